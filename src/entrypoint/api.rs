@@ -1,0 +1,463 @@
+//! The JSON API of [`ToolAgent`](super::ToolAgent), below `/agents/tool-agent/<name>/`.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use percent_encoding::percent_decode_str;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use url::Url;
+use worker::{Method, Request, Response, ResponseBuilder};
+
+use super::problem::Problem;
+use crate::Error;
+use crate::mcp::{
+    ConnectionState, McpClientManager, RegisterServer, ServerFilter, ServerId, StoredServer,
+};
+use crate::protocol::Revision;
+use crate::retry::RetryOptions;
+use crate::transport::TransportKind;
+
+/// The largest request body.
+const MAX_BODY: usize = 1 << 20;
+/// How long a list waits for servers that are coming back, unless `wait` says otherwise.
+const DEFAULT_WAIT: Duration = Duration::from_secs(10);
+/// The longest wait that may be asked for.
+const MAX_WAIT: Duration = Duration::from_mins(1);
+/// Length and alphabet of ids that nobody chose.
+const AUTO_ID: usize = 8;
+const ALPHABET: &[u8; 64] = b"useandom-26T198340PX75pxJACKVERYMINDBUSHWOLF_GQZbfghjklqvwyzrict";
+
+type Answer = Result<Response, Problem>;
+
+/// Answers one request.
+pub(super) async fn answer(mcp: &McpClientManager, request: Request) -> worker::Result<Response> {
+    let outcome = match route(&request) {
+        Ok(route) => route.run(mcp, request).await,
+        Err(problem) => Err(problem),
+    };
+    match outcome {
+        Ok(response) => Ok(response),
+        Err(problem) => problem.into_response(),
+    }
+}
+
+enum Route {
+    Servers,
+    AddServer,
+    Server(String),
+    RemoveServer(String),
+    Reconnect(String),
+    Close(String),
+    Tools,
+    Prompts,
+    Resources,
+    ResourceTemplates,
+    CallTool,
+    GetPrompt,
+    ReadResource,
+}
+
+fn route(request: &Request) -> Result<Route, Problem> {
+    let path = request.path();
+    // `/agents/<class>/<name>/` has been matched by the router; what follows is ours.
+    let rest: Vec<&str> = path
+        .split('/')
+        .filter(|segment| !segment.is_empty())
+        .skip(3)
+        .collect();
+    let id = |text: &str| percent_decode_str(text).decode_utf8().map(String::from);
+    let bad_id = |_| Problem::new(400, "invalid-path", "the server id is not UTF-8");
+    let method = request.method();
+    let route = match (&method, rest.as_slice()) {
+        (Method::Get, ["servers"]) => Route::Servers,
+        (Method::Post, ["servers"]) => Route::AddServer,
+        (Method::Get, ["servers", server]) => Route::Server(id(server).map_err(bad_id)?),
+        (Method::Delete, ["servers", server]) => Route::RemoveServer(id(server).map_err(bad_id)?),
+        (Method::Post, ["servers", server, "reconnect"]) => {
+            Route::Reconnect(id(server).map_err(bad_id)?)
+        }
+        (Method::Post, ["servers", server, "close"]) => Route::Close(id(server).map_err(bad_id)?),
+        (Method::Get, ["tools"]) => Route::Tools,
+        (Method::Get, ["prompts"]) => Route::Prompts,
+        (Method::Get, ["resources"]) => Route::Resources,
+        (Method::Get, ["resource-templates"]) => Route::ResourceTemplates,
+        (Method::Post, ["tools", "call"]) => Route::CallTool,
+        (Method::Post, ["prompts", "get"]) => Route::GetPrompt,
+        (Method::Post, ["resources", "read"]) => Route::ReadResource,
+        (
+            _,
+            ["servers" | "tools" | "prompts" | "resources" | "resource-templates"]
+            | ["servers", _]
+            | ["servers", _, "reconnect" | "close"]
+            | ["tools", "call"]
+            | ["prompts", "get"]
+            | ["resources", "read"],
+        ) => {
+            return Err(Problem::new(
+                405,
+                "method-not-allowed",
+                format!("{method} is not allowed here"),
+            ));
+        }
+        _ => {
+            return Err(Problem::new(
+                404,
+                "not-found",
+                "no such resource; the README lists them",
+            ));
+        }
+    };
+    Ok(route)
+}
+
+impl Route {
+    async fn run(self, mcp: &McpClientManager, request: Request) -> Answer {
+        match self {
+            Self::Servers => servers(mcp),
+            Self::AddServer => add_server(mcp, read(request).await?).await,
+            Self::Server(id) => send(200, &entry(mcp, &stored(mcp, &id)?)),
+            Self::RemoveServer(id) if mcp.remove_server(&id).await? => {
+                Ok(ResponseBuilder::new().with_status(204).empty())
+            }
+            Self::RemoveServer(id) => Err(Error::UnknownServer(id).into()),
+            Self::Reconnect(id) => {
+                mcp.connect_to_server(&id)
+                    .await
+                    .map_err(|error| failed(mcp, &id, error))?;
+                ready(mcp, &id, 200).await
+            }
+            Self::Close(id) => {
+                mcp.close_connection(&id).await?;
+                send(
+                    200,
+                    &json!({"id": id, "state": ConnectionState::NotConnected}),
+                )
+            }
+            Self::Tools => {
+                let filter = selection(mcp, &request).await?;
+                send(200, &json_list("tools", &mcp.list_tools(&filter))?)
+            }
+            Self::Prompts => {
+                let filter = selection(mcp, &request).await?;
+                send(200, &json_list("prompts", &mcp.list_prompts(&filter))?)
+            }
+            Self::Resources => {
+                let filter = selection(mcp, &request).await?;
+                send(200, &json_list("resources", &mcp.list_resources(&filter))?)
+            }
+            Self::ResourceTemplates => {
+                let filter = selection(mcp, &request).await?;
+                send(
+                    200,
+                    &json_list("resourceTemplates", &mcp.list_resource_templates(&filter))?,
+                )
+            }
+            Self::CallTool => {
+                let Call {
+                    server_id,
+                    name,
+                    arguments,
+                } = read(request).await?;
+                send(
+                    200,
+                    &mcp.call_tool(&server_id, &name, object(arguments)?).await?,
+                )
+            }
+            Self::GetPrompt => {
+                let Call {
+                    server_id,
+                    name,
+                    arguments,
+                } = read(request).await?;
+                send(
+                    200,
+                    &mcp.get_prompt(&server_id, &name, object(arguments)?)
+                        .await?,
+                )
+            }
+            Self::ReadResource => {
+                let Read { server_id, uri } = read(request).await?;
+                send(200, &mcp.read_resource(&server_id, &uri).await?)
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct AddServer {
+    name: String,
+    url: String,
+    id: Option<String>,
+    #[serde(default)]
+    transport: AddTransport,
+    retry: Option<RetryOptions>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddTransport {
+    #[serde(default, rename = "type")]
+    kind: TransportKind,
+    #[serde(default)]
+    headers: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Call {
+    server_id: String,
+    name: String,
+    arguments: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Read {
+    server_id: String,
+    uri: String,
+}
+
+/// One entry of the list of servers. Holds no header and no session.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    id: ServerId,
+    name: String,
+    url: String,
+    transport: TransportKind,
+    state: ConnectionState,
+    error: Option<String>,
+    protocol_version: Option<&'static str>,
+    capabilities: Option<Value>,
+    instructions: Option<String>,
+    server_info: Option<Value>,
+    problems: Vec<String>,
+    counts: crate::mcp::CatalogCounts,
+}
+
+fn servers(mcp: &McpClientManager) -> Answer {
+    let entries: Vec<Entry> = mcp
+        .list_servers()?
+        .iter()
+        .map(|stored| entry(mcp, stored))
+        .collect();
+    send(
+        200,
+        &json!({"servers": entries, "damaged": mcp.damaged_servers()?}),
+    )
+}
+
+async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
+    let id = choose_id(mcp, &body)?;
+    let AddServer {
+        name,
+        url,
+        transport,
+        retry,
+        ..
+    } = body;
+    let mut server = RegisterServer::new(name, url).transport(transport.kind);
+    for (name, value) in transport.headers {
+        server = server.header(name, value);
+    }
+    if let Some(retry) = retry {
+        server = server.retry(retry);
+    }
+    let id = mcp.register_server(id.as_str(), server).await?;
+    let id = id.as_str();
+    let is_open = mcp
+        .connection(id)
+        .is_some_and(|connection| connection.state.is_open());
+    if !is_open {
+        mcp.connect_to_server(id)
+            .await
+            .map_err(|error| failed(mcp, id, error))?;
+    }
+    ready(mcp, id, 201).await
+}
+
+/// Adding the same server again means the one that is there; an id that is taken means an error.
+fn choose_id(mcp: &McpClientManager, body: &AddServer) -> Result<ServerId, Problem> {
+    let address = |url: &str| Url::parse(url).map_or_else(|_| url.to_owned(), String::from);
+    let is_same = |stored: &StoredServer| {
+        stored.name == body.name && address(&stored.url) == address(&body.url)
+    };
+    let servers = mcp.list_servers()?;
+    let Some(requested) = &body.id else {
+        let known = servers.iter().find(|stored| is_same(stored));
+        return known.map_or_else(random_id, |stored| Ok(stored.id.clone()));
+    };
+    let id = ServerId::normalize(requested);
+    match servers.iter().find(|stored| stored.id == id) {
+        Some(stored) if !is_same(stored) => Err(Error::ServerIdInUse {
+            id,
+            name: stored.name.clone(),
+        }
+        .into()),
+        _ => Ok(id),
+    }
+}
+
+fn random_id() -> Result<ServerId, Problem> {
+    let mut bytes = [0; AUTO_ID];
+    getrandom::fill(&mut bytes).map_err(|error| Error::Runtime(error.to_string()))?;
+    let symbols = bytes.iter().filter_map(|byte| {
+        ALPHABET
+            .get(usize::from(byte % 64))
+            .copied()
+            .map(char::from)
+    });
+    Ok(ServerId::verbatim(symbols.collect::<String>()))
+}
+
+/// Loads the catalogue of an open connection and reports the server.
+async fn ready(mcp: &McpClientManager, id: &str, status: u16) -> Answer {
+    mcp.discover_if_connected(id, None)
+        .await
+        .map_err(|error| failed(mcp, id, error))?;
+    let server = entry(mcp, &stored(mcp, id)?);
+    send(
+        status,
+        &json!({"id": id, "state": server.state, "server": server}),
+    )
+}
+
+/// A failure of a server that stays stored: says which, and how it stands.
+fn failed(mcp: &McpClientManager, id: &str, error: Error) -> Problem {
+    let state = mcp
+        .connection(id)
+        .map_or(ConnectionState::NotConnected, |connection| connection.state);
+    Problem::from(error)
+        .with("id", id)
+        .with("state", state.as_str())
+}
+
+fn stored(mcp: &McpClientManager, id: &str) -> Result<StoredServer, Problem> {
+    let found = mcp
+        .list_servers()?
+        .into_iter()
+        .find(|stored| stored.id.as_str() == id);
+    found.ok_or_else(|| match mcp.damaged_servers() {
+        Ok(damaged) => damaged
+            .into_iter()
+            .find(|row| row.id == id)
+            .map_or_else(|| Error::UnknownServer(id.to_owned()), Error::from)
+            .into(),
+        Err(error) => error.into(),
+    })
+}
+
+fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
+    let live = mcp.connection(stored.id.as_str());
+    let card = live.as_ref().and_then(|live| live.card.as_ref());
+    Entry {
+        id: stored.id.clone(),
+        name: stored.name.clone(),
+        url: stored.url.clone(),
+        transport: stored.transport(),
+        state: live
+            .as_ref()
+            .map_or(ConnectionState::NotConnected, |live| live.state),
+        error: live
+            .as_ref()
+            .and_then(|live| live.error.as_ref())
+            .map(Error::describe),
+        protocol_version: live
+            .as_ref()
+            .and_then(|live| live.revision)
+            .map(Revision::as_str),
+        capabilities: card.map(|card| json!(card.capabilities)),
+        instructions: card.and_then(|card| card.instructions.clone()),
+        server_info: card.and_then(|card| card.server_info.clone()),
+        problems: live
+            .as_ref()
+            .map(|live| live.problems.clone())
+            .unwrap_or_default(),
+        counts: live.map(|live| live.counts).unwrap_or_default(),
+    }
+}
+
+/// Reads `server`, `name`, `state` and `wait` of a list request, and waits.
+async fn selection(mcp: &McpClientManager, request: &Request) -> Result<ServerFilter, Problem> {
+    let mut filter = ServerFilter::all();
+    let mut wait = DEFAULT_WAIT;
+    for (key, value) in request.url()?.query_pairs() {
+        let bad = |what: &str| Problem::new(400, "invalid-query", format!("{what}: {value:?}"));
+        filter = match &*key {
+            "server" => filter.server_id(value),
+            "name" => filter.server_name(value),
+            "state" => {
+                filter.state(ConnectionState::parse(&value).ok_or_else(|| bad("no such state"))?)
+            }
+            "wait" => {
+                wait = Duration::from_millis(
+                    value
+                        .parse()
+                        .map_err(|_| bad("wait is not a number of milliseconds"))?,
+                );
+                filter
+            }
+            _ => {
+                return Err(Problem::new(
+                    400,
+                    "invalid-query",
+                    format!("no such parameter: {key:?}"),
+                ));
+            }
+        };
+    }
+    mcp.wait_for_connections(Some(wait.min(MAX_WAIT))).await;
+    Ok(filter)
+}
+
+/// Arguments are an object or absent.
+fn object(arguments: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Problem> {
+    match &arguments {
+        Some(value) if !value.get().starts_with('{') => Err(Problem::new(
+            422,
+            "invalid-option",
+            "arguments is not an object",
+        )),
+        _ => Ok(arguments),
+    }
+}
+
+async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
+    let mut body = Vec::new();
+    let mut stream = request
+        .stream()
+        .map_err(|_| Problem::new(400, "invalid-body", "the request has no body"))?;
+    while let Some(chunk) = stream.next().await {
+        body.extend(chunk?);
+        if body.len() > MAX_BODY {
+            return Err(Problem::new(
+                413,
+                "body-too-large",
+                format!("the body is larger than {MAX_BODY} bytes"),
+            ));
+        }
+    }
+    serde_json::from_slice(&body).map_err(|error| {
+        let status = if error.is_data() { 422 } else { 400 };
+        Problem::new(status, "invalid-body", error.to_string())
+    })
+}
+
+fn json_list<T: Serialize>(name: &str, items: &[T]) -> Result<Box<RawValue>, Problem> {
+    let items = serde_json::to_string(items).map_err(|error| Error::Runtime(error.to_string()))?;
+    let list = RawValue::from_string(format!("{{\"{name}\":{items}}}"));
+    list.map_err(|error| Error::Runtime(error.to_string()).into())
+}
+
+fn send(status: u16, body: &impl Serialize) -> Answer {
+    let text = serde_json::to_string(body).map_err(|error| Error::Runtime(error.to_string()))?;
+    let response = ResponseBuilder::new()
+        .with_status(status)
+        .with_header("content-type", "application/json")?
+        .with_header("cache-control", "no-store")?;
+    Ok(response.fixed(text.into_bytes()))
+}

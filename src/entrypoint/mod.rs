@@ -1,0 +1,138 @@
+//! The ready-made Worker: a dashboard at `/`, and [`ToolAgent`] with its JSON API. Only with the
+//! feature `entrypoint`.
+
+#![expect(
+    missing_docs,
+    reason = "`durable_object` writes public methods without documentation"
+)]
+
+mod api;
+mod gate;
+mod page;
+mod problem;
+
+use std::time::Duration;
+
+use worker::{Context, Env, Request, Response, Result, durable_object, event};
+
+use self::gate::{Access, Refusal};
+use self::problem::Problem;
+use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
+use crate::mcp::{McpClientManager, McpClientOptions};
+
+/// A Durable Object that manages MCP servers for whoever may use the Worker.
+#[durable_object]
+#[derive(Debug)]
+pub struct ToolAgent {
+    lifecycle: Lifecycle,
+    mcp: McpClientManager,
+}
+
+crate::install!(ToolAgent);
+
+impl LifecycleObject for ToolAgent {
+    fn new(lifecycle: Lifecycle) -> Self {
+        let options = options(lifecycle.env());
+        let version = env!("WORKERS_AGENTS_BUILD");
+        let mcp = McpClientManager::with_options(&lifecycle, "workers-agents", version, options);
+        Self { lifecycle, mcp }
+    }
+
+    fn lifecycle(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+}
+
+impl Hooks for ToolAgent {
+    async fn on_request(&self, request: Request) -> Result<Response> {
+        api::answer(&self.mcp, request).await
+    }
+}
+
+/// Limits that an operator may set as variables. What is missing or no number is the default.
+fn options(env: &Env) -> McpClientOptions {
+    let number = |name: &str| {
+        variable(env, name)?
+            .parse::<u32>()
+            .ok()
+            .filter(|number| *number > 0)
+    };
+    let mut options = McpClientOptions::default();
+    if let Some(ms) = number("REQUEST_TIMEOUT_MS") {
+        options.request_timeout = Duration::from_millis(ms.into());
+    }
+    if let Some(ms) = number("DISCOVERY_TIMEOUT_MS") {
+        options.discovery_timeout = Duration::from_millis(ms.into());
+    }
+    if let Some(bytes) = number("MAX_RESPONSE_BYTES") {
+        options.max_response_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    options
+}
+
+fn variable(env: &Env, name: &str) -> Option<String> {
+    env.var(name)
+        .ok()
+        .map(|value| value.to_string())
+        .filter(|value| !value.is_empty())
+}
+
+/// Makes panics readable. Only here: a hook set later would hide them from the recovery.
+#[event(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+#[event(fetch)]
+async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
+    let path = request.path();
+    if let Some(response) = page::serve(&request)? {
+        return Ok(response);
+    }
+    if path == "/healthz" {
+        return Response::ok("ok");
+    }
+    if !path.starts_with("/agents/") {
+        return Problem::new(404, "not-found", "nothing is here; the dashboard is at /")
+            .into_response();
+    }
+    if let Err(refusal) = admit(&request, &env)? {
+        return explain(&refusal).into_response();
+    }
+    match crate::route_agent_request(request, &env).await? {
+        Some(response) => Ok(response),
+        None => Problem::new(404, "not-found", "the path is /agents/tool-agent/<name>/…")
+            .into_response(),
+    }
+}
+
+fn admit(request: &Request, env: &Env) -> Result<std::result::Result<(), Refusal>> {
+    let access = Access {
+        token: variable(env, "AGENT_TOKEN"),
+        allow_insecure_local: variable(env, "ALLOW_INSECURE_LOCAL")
+            .is_some_and(|value| !matches!(value.as_str(), "0" | "false")),
+    };
+    let headers = request.headers();
+    let (authorization, origin) = (headers.get("authorization")?, headers.get("origin")?);
+    Ok(access.admit(&request.url()?, authorization.as_deref(), origin.as_deref()))
+}
+
+fn explain(refusal: &Refusal) -> Problem {
+    match refusal {
+        Refusal::NotConfigured => Problem::new(
+            503,
+            "not-configured",
+            "this Worker is closed until it has a token: run `npx wrangler secret put AGENT_TOKEN`",
+        ),
+        Refusal::Unauthorized => Problem::new(
+            401,
+            "unauthorized",
+            "send the header `Authorization: Bearer <AGENT_TOKEN>`",
+        ),
+        Refusal::NotLocal => Problem::new(
+            403,
+            "not-local",
+            "ALLOW_INSECURE_LOCAL admits requests to a loopback address that come from no foreign page",
+        ),
+    }
+}

@@ -1,0 +1,219 @@
+// The dashboard. Everything that comes from a server is shown as text, never as markup.
+
+const $ = (id) => document.getElementById(id);
+const TOKEN = "workers-agents-token";
+const SETTLED = new Set(["ready", "failed", "authenticating", "not-connected", "connected"]);
+
+let object = decodeURIComponent(location.hash.slice(1)) || "default";
+let refreshing = false;
+
+/** Makes an element with text or children. */
+function element(tag, properties = {}, ...children) {
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
+}
+
+class Problem extends Error {
+  constructor(status, details) {
+    super(details?.detail ?? `HTTP status ${status}`);
+    this.status = status;
+  }
+}
+
+/** One request of the JSON API. */
+async function api(path, { method = "GET", body } = {}) {
+  const headers = {};
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.authorization = `Bearer ${token}`;
+  if (body !== undefined) headers["content-type"] = "application/json";
+  const response = await fetch(`/agents/tool-agent/${encodeURIComponent(object)}/${path}`, {
+    method,
+    headers,
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await response.text();
+  let answer = null;
+  try {
+    answer = text ? JSON.parse(text) : null;
+  } catch {
+    // Not ours: an intermediary's page, say. The status speaks for it.
+  }
+  if (!response.ok) {
+    if (response.status === 401) $("token-form").hidden = false;
+    throw new Problem(response.status, answer);
+  }
+  $("token-form").hidden = true;
+  return answer;
+}
+
+function say(text) {
+  $("message").textContent = text;
+  $("message").hidden = !text;
+}
+
+/** Runs work for a button: one run at a time, failures shown. */
+async function run(button, work) {
+  if (button) button.disabled = true;
+  say("");
+  try {
+    await work();
+  } catch (error) {
+    say(error.message);
+  } finally {
+    if (button) button.disabled = false;
+  }
+}
+
+function action(label, work) {
+  const button = element("button", { type: "button", textContent: label });
+  button.onclick = () => run(button, async () => {
+    try {
+      await work();
+    } finally {
+      await refresh();
+    }
+  });
+  return button;
+}
+
+function fill(id, items, empty) {
+  $(id).replaceChildren(...(items.length ? items : [element("p", { className: "empty", textContent: empty })]));
+}
+
+function showServer(server) {
+  const path = `servers/${encodeURIComponent(server.id)}`;
+  const about = element("div", {}, element("strong", { textContent: server.name }), ` ${server.id}`);
+  const facts = [server.url, server.serverInfo?.name, server.protocolVersion].filter(Boolean);
+  about.append(element("p", { textContent: facts.join(" · ") }));
+  for (const problem of [server.error, ...server.problems]) {
+    if (problem) about.append(element("p", { className: "error", textContent: problem }));
+  }
+  return element("div", { className: "item" }, about,
+    element("span", { className: `state ${server.state}`, textContent: server.state }),
+    element("div", { className: "row" },
+      action("Reconnect", () => api(`${path}/reconnect`, { method: "POST" })),
+      action("Remove", () => confirm(`Remove ${server.name}?`) && api(path, { method: "DELETE" }))));
+}
+
+function showDamaged(row) {
+  return element("div", { className: "item" },
+    element("div", {}, element("strong", { textContent: row.id }), element("p", { className: "error", textContent: row.reason })),
+    element("span", { className: "state damaged", textContent: "damaged" }));
+}
+
+function showItem(item, kind) {
+  const about = element("div", {}, element("strong", { textContent: item.title ?? item.name ?? item.uri ?? item.uriTemplate }));
+  about.append(element("p", { textContent: [kind, item.serverId, item.description].filter(Boolean).join(" · ") }));
+  const node = element("div", { className: "item" }, about);
+  if (USES[kind]) {
+    const button = element("button", { type: "button", textContent: USES[kind].verb });
+    button.onclick = () => openDialog(item, kind);
+    node.append(button);
+  }
+  return node;
+}
+
+const USES = {
+  tool: {
+    verb: "Call",
+    send: (item, args) => api("tools/call", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
+  },
+  prompt: {
+    verb: "Get",
+    send: (item, args) => api("prompts/get", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
+  },
+  resource: {
+    verb: "Read",
+    send: (item) => api("resources/read", { method: "POST", body: { serverId: item.serverId, uri: item.uri } }),
+  },
+};
+
+function openDialog(item, kind) {
+  const schema = item.inputSchema ?? item.arguments;
+  const form = $("use-form");
+  $("use-title").textContent = item.title ?? item.name;
+  $("use-description").textContent = item.description ?? "";
+  $("use-arguments").hidden = kind === "resource";
+  $("use-schema").hidden = !schema;
+  $("use-schema").querySelector("pre").textContent = JSON.stringify(schema, null, 2);
+  $("use-result").hidden = true;
+  form.elements.arguments.value = JSON.stringify(example(item.inputSchema), null, 2);
+  const button = $("use-run");
+  button.textContent = USES[kind].verb;
+  button.onclick = async () => {
+    button.disabled = true;
+    let text;
+    try {
+      text = JSON.stringify(await USES[kind].send(item, JSON.parse(form.elements.arguments.value || "{}")), null, 2);
+    } catch (error) {
+      text = error.message;
+    }
+    $("use-result").textContent = text;
+    $("use-result").hidden = false;
+    button.disabled = false;
+  };
+  $("use").showModal();
+}
+
+/** A starting point for the arguments: the required ones, empty. */
+function example(schema) {
+  const empty = { string: "", number: 0, integer: 0, boolean: false, array: [], object: {} };
+  const required = Array.isArray(schema?.required) ? schema.required : [];
+  return Object.fromEntries(required.map((name) => {
+    const property = schema.properties?.[name] ?? {};
+    return [name, property.default ?? property.enum?.[0] ?? empty[property.type] ?? null];
+  }));
+}
+
+async function refresh() {
+  if (refreshing) return;
+  refreshing = true;
+  try {
+    const { servers, damaged } = await api("servers");
+    fill("servers", [...servers.map(showServer), ...damaged.map(showDamaged)], "None yet.");
+    const [{ tools }, { prompts }, { resources }, { resourceTemplates }] = await Promise.all(
+      ["tools", "prompts", "resources", "resource-templates"].map((kind) => api(`${kind}?wait=0`)));
+    fill("tools", tools.map((item) => showItem(item, "tool")), "None.");
+    fill("others", [
+      ...prompts.map((item) => showItem(item, "prompt")),
+      ...resources.map((item) => showItem(item, "resource")),
+      ...resourceTemplates.map((item) => showItem(item, "template")),
+    ], "None.");
+    // Look again while a server is on its way.
+    if (servers.some((server) => !SETTLED.has(server.state))) setTimeout(refresh, 1000);
+  } catch (error) {
+    say(error.message);
+  } finally {
+    refreshing = false;
+  }
+}
+
+$("object").value = object;
+$("object-form").onsubmit = (event) => {
+  event.preventDefault();
+  object = $("object").value;
+  location.hash = encodeURIComponent(object);
+  run(null, refresh);
+};
+$("token-form").onsubmit = (event) => {
+  event.preventDefault();
+  sessionStorage.setItem(TOKEN, $("token").value);
+  $("token").value = "";
+  run(null, refresh);
+};
+$("add-form").onsubmit = (event) => {
+  event.preventDefault();
+  const form = event.target;
+  const { name, url, authorization } = Object.fromEntries(new FormData(form));
+  const transport = authorization ? { headers: { authorization } } : undefined;
+  run(form.querySelector("button"), async () => {
+    try {
+      await api("servers", { method: "POST", body: { name, url, transport } });
+      form.reset();
+    } finally {
+      await refresh();
+    }
+  });
+};
+refresh();

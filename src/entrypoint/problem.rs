@@ -1,0 +1,107 @@
+//! Errors as problem details (RFC 9457).
+
+use serde_json::{Map, Value, json};
+use worker::{Headers, Response, ResponseBuilder, Result};
+
+use crate::Error;
+
+/// A failed request. `kind` names the case for programs, `detail` says it to people.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: u16,
+    kind: &'static str,
+    detail: String,
+    members: Map<String, Value>,
+}
+
+impl Problem {
+    pub(super) fn new(status: u16, kind: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            kind,
+            detail: detail.into(),
+            members: Map::new(),
+        }
+    }
+
+    /// Adds an extension member.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The response, never to be cached.
+    pub(super) fn into_response(self) -> Result<Response> {
+        let title = http::StatusCode::from_u16(self.status)
+            .ok()
+            .and_then(|status| status.canonical_reason());
+        let mut body = Map::new();
+        body.insert("type".into(), "about:blank".into());
+        body.insert("title".into(), title.unwrap_or("Error").into());
+        body.insert("status".into(), self.status.into());
+        body.insert("kind".into(), self.kind.into());
+        body.insert("detail".into(), self.detail.into());
+        body.extend(self.members);
+        let headers = Headers::new();
+        headers.set("content-type", "application/problem+json")?;
+        headers.set("cache-control", "no-store")?;
+        if self.status == 401 {
+            headers.set("www-authenticate", "Bearer")?;
+        }
+        let body = Value::Object(body).to_string();
+        Ok(ResponseBuilder::new()
+            .with_status(self.status)
+            .with_headers(headers)
+            .fixed(body.into_bytes()))
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let (status, kind) = match &error {
+            Error::UnknownServer(_) => (404, "unknown-server"),
+            Error::BlockedUrl(_) => (422, "blocked-url"),
+            Error::ServerIdInUse { .. } => (409, "server-id-in-use"),
+            Error::InvalidOption(_) | Error::InvalidRetry(_) => (422, "invalid-option"),
+            Error::UnsupportedTransport(_) => (422, "unsupported-transport"),
+            Error::DamagedRow { .. } => (409, "damaged-row"),
+            Error::NotConnected { .. } => (409, "not-connected"),
+            Error::Closed => (409, "closed"),
+            Error::Timeout { .. } => (504, "timeout"),
+            Error::Transport(_) if error.is_unauthorized() => (502, "unauthorized"),
+            Error::Transport(_) => (502, "transport"),
+            Error::Rpc(_) => (502, "rpc"),
+            Error::Protocol(_) => (502, "protocol"),
+            Error::Storage(_) => (500, "storage"),
+            Error::Runtime(_) => (500, "runtime"),
+        };
+        let mut problem = Self::new(status, kind, error.describe());
+        if let Some(status) = error.http_status() {
+            problem = problem.with("httpStatus", status);
+        }
+        if let Error::Rpc(rpc) = &error {
+            problem = problem
+                .with("code", rpc.code)
+                .with("message", rpc.message.clone());
+            if let Some(data) = &rpc.data {
+                problem = problem.with("data", data.clone());
+            }
+        }
+        if let Error::NotConnected { state, .. } = &error {
+            problem = problem.with("state", json!(state));
+        }
+        problem
+    }
+}
+
+impl From<worker::Error> for Problem {
+    /// What the platform says is for the log, not for the caller.
+    fn from(error: worker::Error) -> Self {
+        worker::console_error!("request failed: {error}");
+        Self::new(
+            500,
+            "runtime",
+            "the platform refused; the Worker's log says more",
+        )
+    }
+}

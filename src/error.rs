@@ -1,0 +1,141 @@
+//! The crate's error type. Branch on variants and numbers, never on texts.
+
+use std::time::Duration;
+
+use crate::mcp::{ConnectionState, ServerId};
+use crate::ports::{DamagedRow, StoreError};
+use crate::protocol::{ProtocolError, RpcError};
+use crate::retry::InvalidRetry;
+use crate::transport::TransportError;
+use crate::url_guard::BlockedUrl;
+
+/// The result of this crate's functions.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong while managing and using MCP servers.
+///
+/// Cloneable, because everybody who waits for one attempt receives its outcome. No variant holds a
+/// header, a token or a query string. Texts that came from a server are bounded in length and are
+/// not to be trusted: escape them before showing them in HTML.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No server is stored under this id.
+    #[error("no MCP server is registered as \"{0}\"")]
+    UnknownServer(String),
+    /// The URL points where MCP connections may not go, or is no URL at all.
+    #[error(transparent)]
+    BlockedUrl(#[from] BlockedUrl),
+    /// The id is taken by a server with another name or URL.
+    #[error("MCP server id \"{id}\" is already in use by server \"{name}\"")]
+    ServerIdInUse {
+        /// The requested id.
+        id: ServerId,
+        /// Display name of the server that holds it.
+        name: String,
+    },
+    /// A value given by the caller is not usable; the text names it and says why.
+    #[error("{0}")]
+    InvalidOption(String),
+    /// The retry policy breaks its own rules.
+    #[error(transparent)]
+    InvalidRetry(#[from] InvalidRetry),
+    /// The stored row of this server cannot be read. It is kept as it is.
+    #[error("the stored row of MCP server \"{id}\" cannot be read: {reason}")]
+    DamagedRow {
+        /// The row's primary key.
+        id: String,
+        /// Which column, and why.
+        reason: String,
+    },
+    /// The operation needs a live connection in another state.
+    #[error("MCP server \"{id}\" is {state}{}", detail(.error.as_deref()))]
+    NotConnected {
+        /// The server.
+        id: ServerId,
+        /// Its state when the operation was asked for.
+        state: ConnectionState,
+        /// Why it is in that state, when known.
+        error: Option<String>,
+    },
+    /// The connection was closed, replaced or removed while the operation ran.
+    #[error("the connection was closed meanwhile")]
+    Closed,
+    /// The configured time ran out; what was under way is abandoned.
+    #[error("no answer to {what} within {} ms", .after.as_millis())]
+    Timeout {
+        /// The JSON-RPC method or step.
+        what: String,
+        /// The limit that applied.
+        after: Duration,
+    },
+    /// The row asks for a transport that this version does not speak.
+    #[error("transport \"{0}\" is not supported")]
+    UnsupportedTransport(String),
+    /// The message did not get through.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The server answered with a JSON-RPC error.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    /// The server broke the protocol, or speaks none of our revisions.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// The object's storage refused.
+    #[error(transparent)]
+    Storage(#[from] StoreError),
+    /// The platform refused.
+    #[error("runtime: {0}")]
+    Runtime(String),
+}
+
+impl From<DamagedRow> for Error {
+    fn from(DamagedRow { id, reason }: DamagedRow) -> Self {
+        Self::DamagedRow { id, reason }
+    }
+}
+
+fn detail(error: Option<&str>) -> String {
+    error.map(|error| format!(": {error}")).unwrap_or_default()
+}
+
+impl Error {
+    /// The error and its causes, as one line.
+    pub fn describe(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        text
+    }
+
+    /// Whether the server asked for authorization: HTTP status 401, nothing else.
+    pub fn is_unauthorized(&self) -> bool {
+        self.http_status() == Some(401)
+    }
+
+    /// Whether the server has no endpoint for this transport: HTTP status 404 or 405.
+    pub fn is_transport_not_implemented(&self) -> bool {
+        matches!(self.http_status(), Some(404 | 405))
+    }
+
+    /// The HTTP status that ended the exchange, when one did.
+    pub fn http_status(&self) -> Option<u16> {
+        match self {
+            Self::Transport(TransportError::Status(failure)) => Some(failure.status),
+            _ => None,
+        }
+    }
+
+    /// Whether the same attempt may succeed later: the network, a timeout, or a status by which
+    /// the server says so (408, 425, 429, 5xx without 501 and 505).
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => true,
+            Self::Transport(error) => error.is_transient(),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What a server offers: its lists, loaded page by page.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use futures::future::join_all;
+use serde_json::value::RawValue;
+
+use super::McpClientOptions;
+use super::client::Client;
+use crate::protocol::jsonrpc::without_content;
+use crate::protocol::model::{ServerCard, raw_member};
+use crate::protocol::request::{Call, Params};
+use crate::protocol::{Prompt, ProtocolError, Resource, ResourceTemplate, RpcError, Tool};
+use crate::{Error, Result};
+
+/// The lists of one server, as they were when last loaded.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Catalog {
+    pub(crate) tools: Rc<[Tool]>,
+    pub(crate) prompts: Rc<[Prompt]>,
+    pub(crate) resources: Rc<[Resource]>,
+    pub(crate) templates: Rc<[ResourceTemplate]>,
+    /// What kept a list from being loaded; the list then is what it was before.
+    pub(crate) problems: Vec<String>,
+}
+
+/// One kind of item, and where it stands in the protocol.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    method: &'static str,
+    member: &'static str,
+    capability: &'static str,
+}
+
+const TOOLS: Kind = Kind {
+    method: "tools/list",
+    member: "tools",
+    capability: "tools",
+};
+const PROMPTS: Kind = Kind {
+    method: "prompts/list",
+    member: "prompts",
+    capability: "prompts",
+};
+const RESOURCES: Kind = Kind {
+    method: "resources/list",
+    member: "resources",
+    capability: "resources",
+};
+const TEMPLATES: Kind = Kind {
+    method: "resources/templates/list",
+    member: "resourceTemplates",
+    capability: "resources",
+};
+
+impl Catalog {
+    /// Loads every list that the server's capabilities promise, all at once.
+    ///
+    /// A list that fails keeps what `previous` had and is named in `problems`, so that a broken
+    /// prompts list does not hide the tools. A list whose capability is gone becomes empty.
+    ///
+    /// # Errors
+    /// The first failure, when every list failed.
+    pub(crate) async fn load(
+        client: &Rc<Client>,
+        options: &McpClientOptions,
+        card: &ServerCard,
+        previous: &Self,
+    ) -> Result<Self> {
+        let offered: Vec<Kind> = [TOOLS, PROMPTS, RESOURCES, TEMPLATES]
+            .into_iter()
+            .filter(|kind| card.offers(kind.capability))
+            .collect();
+        let lists = join_all(offered.iter().map(|kind| items(client, options, *kind))).await;
+
+        let mut catalog = Self::default();
+        let mut first_error = None;
+        for (kind, list) in offered.iter().zip(lists) {
+            let list = match list {
+                // Declared, and then not implemented: common, and no more than an empty list.
+                Err(Error::Rpc(RpcError {
+                    code: RpcError::METHOD_NOT_FOUND,
+                    ..
+                })) => Some(Vec::new()),
+                Err(error) => {
+                    catalog.problems.push(format!("{}: {error}", kind.method));
+                    first_error.get_or_insert(error);
+                    None
+                }
+                Ok(list) => Some(list),
+            };
+            match kind.method {
+                "tools/list" => {
+                    catalog.tools = parsed(list, Tool::from_json, Tool::name, &previous.tools);
+                }
+                "prompts/list" => {
+                    catalog.prompts =
+                        parsed(list, Prompt::from_json, Prompt::name, &previous.prompts);
+                }
+                "resources/list" => {
+                    catalog.resources = parsed(
+                        list,
+                        Resource::from_json,
+                        Resource::uri,
+                        &previous.resources,
+                    );
+                }
+                _ => {
+                    let uri = ResourceTemplate::uri_template;
+                    catalog.templates =
+                        parsed(list, ResourceTemplate::from_json, uri, &previous.templates);
+                }
+            }
+        }
+        match first_error {
+            Some(error) if catalog.problems.len() == offered.len() => Err(error),
+            _ => Ok(catalog),
+        }
+    }
+}
+
+/// The items of a list, each name once. What is no item of the kind is left out.
+fn parsed<T: Clone>(
+    list: Option<Vec<Box<RawValue>>>,
+    parse: fn(Box<RawValue>) -> Option<T>,
+    key: fn(&T) -> &str,
+    previous: &Rc<[T]>,
+) -> Rc<[T]> {
+    let Some(list) = list else {
+        return previous.clone();
+    };
+    let mut seen = HashSet::new();
+    let items = list.into_iter().filter_map(parse);
+    items
+        .filter(|item| seen.insert(key(item).to_owned()))
+        .collect()
+}
+
+/// Walks the pages of one list.
+///
+/// The cursor is opaque, and the empty string is one (2026-07-28, pagination); only an absent or
+/// `null` cursor ends the list. A page that is not empty and brings nothing new ends it too: the
+/// server is going in circles, whatever its cursors say.
+async fn items(
+    client: &Rc<Client>,
+    options: &McpClientOptions,
+    kind: Kind,
+) -> Result<Vec<Box<RawValue>>> {
+    let method = kind.method;
+    let mut items: Vec<Box<RawValue>> = Vec::new();
+    let mut seen: HashSet<u64> = HashSet::new();
+    let mut bytes = 0;
+    let mut cursor: Option<String> = None;
+    for _ in 0..options.max_list_pages {
+        let mut call = Call::new(method);
+        if let Some(cursor) = &cursor {
+            call.params = Params::default()
+                .with("cursor", cursor)
+                .map_err(|error| Error::InvalidOption(error.to_string()))?;
+        }
+        let result = client.request(&call).await?;
+        let page = Page::read(&result, kind)?;
+        bytes += result.get().len();
+        if bytes > options.max_list_bytes {
+            return Err(ProtocolError::ListTooLarge {
+                method,
+                bytes: options.max_list_bytes,
+            }
+            .into());
+        }
+        let page_len = page.items.len();
+        let fresh: Vec<_> = page
+            .items
+            .into_iter()
+            .filter(|item| seen.insert(fingerprint(item.get())))
+            .collect();
+        if page_len > 0 && fresh.is_empty() {
+            return Ok(items);
+        }
+        items.extend(fresh);
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(items),
+        }
+    }
+    Err(ProtocolError::EndlessList {
+        method,
+        pages: options.max_list_pages,
+    }
+    .into())
+}
+
+fn fingerprint(text: &str) -> u64 {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
+}
+
+struct Page {
+    items: Vec<Box<RawValue>>,
+    next_cursor: Option<String>,
+}
+
+impl Page {
+    fn read(result: &RawValue, kind: Kind) -> Result<Self, ProtocolError> {
+        let malformed = |reason: String| ProtocolError::MalformedResult {
+            method: kind.method,
+            reason,
+        };
+        let items = raw_member(result, kind.member)
+            .ok_or_else(|| malformed(format!("\"{}\" is missing", kind.member)))?;
+        let items = serde_json::from_str(items.get())
+            .map_err(|error| malformed(without_content(&error)))?;
+        let next_cursor =
+            raw_member(result, "nextCursor").map(|cursor| serde_json::from_str(cursor.get()));
+        let next_cursor = next_cursor
+            .transpose()
+            .map_err(|_| malformed("\"nextCursor\" is not a string".into()))?;
+        Ok(Self {
+            items,
+            next_cursor: next_cursor.flatten(),
+        })
+    }
+}

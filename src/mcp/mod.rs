@@ -1,0 +1,26 @@
+//! The MCP client manager: servers, connections, catalogues.
+//!
+//! Everything here works on [`ports`](crate::ports) and runs natively. Words: a *server* is a remote
+//! MCP server, stored as a row; a *connection* is its live side; the *catalogue* is what it offers.
+//!
+//! A method of the manager always reads the same way: apply an event, await while holding nothing,
+//! settle if the attempt is still the current one.
+
+mod capability;
+mod catalog;
+mod client;
+mod connection;
+mod filter;
+mod manager;
+mod options;
+mod server;
+mod server_id;
+mod state;
+mod within;
+
+pub use filter::ServerFilter;
+pub use manager::{CatalogCounts, ConnectionInfo, McpClientManager, ServerItem};
+pub use options::McpClientOptions;
+pub use server::{RegisterServer, StoredServer};
+pub use server_id::ServerId;
+pub use state::ConnectionState;

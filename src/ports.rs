@@ -1,0 +1,148 @@
+//! What the core asks of the platform. Each port has one adapter in `runtime` and one in the tests.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::LocalBoxFuture;
+use futures::stream::LocalBoxStream;
+use http::{HeaderMap, Method};
+
+use crate::url_guard::GuardedUrl;
+
+/// A request that has passed the URL guard.
+#[derive(Debug)]
+pub struct HttpRequest {
+    /// The method.
+    pub method: Method,
+    /// Where to. No other type is turned into a request.
+    pub url: GuardedUrl,
+    /// All headers; names are lower case.
+    pub headers: HeaderMap,
+    /// The body, when there is one.
+    pub body: Option<String>,
+}
+
+/// A response whose body has not been read.
+pub struct HttpResponse {
+    /// The status code.
+    pub status: u16,
+    /// All headers; names are lower case.
+    pub headers: HeaderMap,
+    /// The body as it arrives, content encoding already undone.
+    pub body: Body,
+}
+
+/// Body chunks in order. Dropping the stream aborts the exchange.
+pub type Body = LocalBoxStream<'static, Result<Vec<u8>, HttpError>>;
+
+/// The exchange broke below HTTP: refused, reset, DNS, TLS. The text comes from the platform.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("network: {0}")]
+pub struct HttpError(pub String);
+
+/// Sends one request.
+///
+/// The adapter never follows a redirect, never retries, and aborts the exchange when the returned
+/// future or the body is dropped.
+#[async_trait(?Send)]
+pub trait Http {
+    /// Resolves when status and headers have arrived.
+    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError>;
+}
+
+/// Timers.
+pub trait Clock {
+    /// Resolves after `duration`; dropping the future releases the timer.
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()>;
+}
+
+/// Runs work that outlives the call that started it. Nothing promises that the work ends: the
+/// object may be evicted at any moment, so what must not be lost is stored first.
+pub trait Spawn {
+    /// Starts `task`.
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>);
+}
+
+/// One row of the table of servers, column by column.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ServerRow {
+    /// Primary key.
+    pub id: String,
+    /// Display name.
+    pub name: String,
+    /// The URL as registered, or `rpc:<name>`.
+    pub server_url: String,
+    /// The OAuth callback, `""` where there is none.
+    pub callback_url: String,
+    /// The OAuth client id.
+    pub client_id: Option<String>,
+    /// A pending authorization URL. Secret: it holds the OAuth state.
+    pub auth_url: Option<String>,
+    /// JSON. Secret: it holds headers and session ids.
+    pub server_options: Option<String>,
+}
+
+/// A row that is in the table but cannot be used. It is never rewritten.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct DamagedRow {
+    /// The row's primary key.
+    pub id: String,
+    /// Which column, and why. Holds no value of the row.
+    pub reason: String,
+}
+
+/// The storage refused; the text comes from the platform.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("storage: {0}")]
+pub struct StoreError(pub String);
+
+/// The table of servers. Every call is one statement and takes effect at once.
+pub trait ServerStore {
+    /// Every row, oldest first. A row that cannot be read is reported in its place.
+    fn list(&self) -> Result<Vec<Result<ServerRow, DamagedRow>>, StoreError>;
+    /// One row.
+    fn get(&self, id: &str) -> Result<Option<Result<ServerRow, DamagedRow>>, StoreError>;
+    /// Inserts the row, or replaces the one with the same id.
+    fn put(&self, row: &ServerRow) -> Result<(), StoreError>;
+    /// Replaces the column `server_options` of one row. An unknown id changes nothing.
+    fn set_options(&self, id: &str, options: &str) -> Result<(), StoreError>;
+    /// Deletes one row and says whether it existed.
+    fn delete(&self, id: &str) -> Result<bool, StoreError>;
+}
+
+/// Everything the core needs, bundled.
+#[derive(Clone)]
+pub struct Ports {
+    /// Outbound HTTP.
+    pub http: Rc<dyn Http>,
+    /// Timers.
+    pub clock: Rc<dyn Clock>,
+    /// Background work.
+    pub spawn: Rc<dyn Spawn>,
+    /// The table of servers.
+    pub servers: Rc<dyn ServerStore>,
+}
+
+impl std::fmt::Debug for HttpResponse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpResponse")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ports").finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ServerRow {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerRow")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,323 @@
+//! JSON-RPC 2.0 messages as MCP uses them.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+
+use super::{ProtocolError, clip};
+
+/// Longest error message that is kept of what a server sent, in characters.
+const MAX_MESSAGE: usize = 2_000;
+
+/// The id of a request. `1` and `"1"` are different ids (JSON-RPC 2.0 §4).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RequestId {
+    /// An integer. Ours all are.
+    Number(i64),
+    /// A string.
+    Text(String),
+}
+
+/// One decoded message. Parameters and results stay the text they were.
+#[derive(Debug)]
+pub enum Message {
+    /// The peer asks for something and waits.
+    Request {
+        /// To be repeated in the answer.
+        id: RequestId,
+        /// The method.
+        method: String,
+    },
+    /// The peer tells something.
+    Notification {
+        /// The method.
+        method: String,
+        /// Its parameters.
+        params: Option<Box<RawValue>>,
+    },
+    /// The answer to one of our requests.
+    Response {
+        /// The request's id; absent when the server could not read the request.
+        id: Option<RequestId>,
+        /// What came of it.
+        outcome: Result<Box<RawValue>, RpcError>,
+    },
+}
+
+/// A JSON-RPC error object sent by a server. Message and data are untrusted.
+#[derive(Clone, PartialEq, thiserror::Error, Serialize)]
+#[error("the server answered with error {code}: {message}")]
+pub struct RpcError {
+    /// The code.
+    pub code: i64,
+    /// The server's text, cut to 2 000 characters.
+    pub message: String,
+    /// Whatever the server added.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data: Option<serde_json::Value>,
+}
+
+impl RpcError {
+    /// The method does not exist (JSON-RPC 2.0 §5.1).
+    pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// Header and body of a request disagree (MCP 2026-07-28).
+    pub const HEADER_MISMATCH: i64 = -32020;
+    /// The request needs a client capability that was not declared (MCP 2026-07-28).
+    pub const MISSING_CAPABILITY: i64 = -32021;
+    /// The server does not serve the requested revision (MCP 2026-07-28).
+    pub const UNSUPPORTED_VERSION: i64 = -32022;
+
+    /// The revisions listed by an unsupported-version error.
+    pub(crate) fn supported_versions(&self) -> Vec<String> {
+        let list = self
+            .data
+            .as_ref()
+            .and_then(|data| data.get("supported")?.as_array());
+        list.into_iter()
+            .flatten()
+            .filter_map(|item| item.as_str())
+            .take(32)
+            .map(|text| clip(text, 40))
+            .collect()
+    }
+}
+
+/// `data` may hold anything, so only its presence is shown.
+impl fmt::Debug for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RpcError")
+            .field("code", &self.code)
+            .field("message", &self.message)
+            .field("has_data", &self.data.is_some())
+            .finish()
+    }
+}
+
+/// Decodes the messages of one JSON body or one event: a message, or an array of them.
+///
+/// Revision 2025-03-26 lets servers send arrays; they are accepted in every revision.
+///
+/// # Errors
+/// [`ProtocolError::NotJsonRpc`] when the text is not JSON, or not a message.
+pub fn decode(text: &[u8]) -> Result<Vec<Message>, ProtocolError> {
+    let malformed = |error: serde_json::Error| ProtocolError::NotJsonRpc(without_content(&error));
+    if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
+        let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text).map_err(malformed)?;
+        envelopes.into_iter().map(Message::try_from).collect()
+    } else {
+        let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(malformed)?;
+        Ok(vec![Message::try_from(envelope)?])
+    }
+}
+
+/// Serde's texts quote the input in places; the category and the position never do.
+pub(crate) fn without_content(error: &serde_json::Error) -> String {
+    format!(
+        "{:?} error at line {} column {}",
+        error.classify(),
+        error.line(),
+        error.column()
+    )
+    .to_lowercase()
+}
+
+#[derive(Deserialize)]
+struct Envelope<'a> {
+    #[serde(default, deserialize_with = "present")]
+    id: Option<serde_json::Value>,
+    #[serde(default, borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    params: Option<&'a RawValue>,
+    // A result of `null` is a result; an absent member is none.
+    #[serde(default, borrow, deserialize_with = "present_raw")]
+    result: Option<&'a RawValue>,
+    #[serde(default)]
+    error: Option<ErrorObject>,
+}
+
+#[derive(Deserialize)]
+struct ErrorObject {
+    code: i64,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    data: Option<serde_json::Value>,
+}
+
+fn present<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<serde_json::Value>, D::Error> {
+    serde_json::Value::deserialize(deserializer).map(Some)
+}
+
+fn present_raw<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+impl TryFrom<Envelope<'_>> for Message {
+    type Error = ProtocolError;
+
+    fn try_from(envelope: Envelope<'_>) -> Result<Self, ProtocolError> {
+        let Envelope {
+            id,
+            method,
+            params,
+            result,
+            error,
+        } = envelope;
+        let request_id = id.and_then(|id| serde_json::from_value(id).ok());
+        let owned = |raw: &RawValue| raw.to_owned();
+        match (method, request_id, result, error) {
+            (Some(method), Some(id), None, None) => Ok(Self::Request {
+                id,
+                method: method.into_owned(),
+            }),
+            (Some(method), None, None, None) => Ok(Self::Notification {
+                method: method.into_owned(),
+                params: params.map(owned),
+            }),
+            (None, id, Some(result), None) => Ok(Self::Response {
+                id,
+                outcome: Ok(owned(result)),
+            }),
+            (
+                None,
+                id,
+                None,
+                Some(ErrorObject {
+                    code,
+                    message,
+                    data,
+                }),
+            ) => {
+                let message = clip(&message, MAX_MESSAGE);
+                Ok(Self::Response {
+                    id,
+                    outcome: Err(RpcError {
+                        code,
+                        message,
+                        data,
+                    }),
+                })
+            }
+            _ => Err(ProtocolError::NotJsonRpc(
+                "neither a request, a notification nor a response".into(),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Message {
+        let mut messages = decode(text.as_bytes()).unwrap();
+        assert_eq!(messages.len(), 1);
+        messages.remove(0)
+    }
+
+    #[test]
+    fn a_result_keeps_its_text_byte_for_byte() {
+        let text = r#"{"jsonrpc":"2.0","id":7,"result":{"z":1.0,  "a":12345678901234567890123, "u":"\u00e9"}}"#;
+        let Message::Response { id, outcome } = one(text) else {
+            panic!()
+        };
+        assert_eq!(id, Some(RequestId::Number(7)));
+        assert_eq!(
+            outcome.unwrap().get(),
+            r#"{"z":1.0,  "a":12345678901234567890123, "u":"\u00e9"}"#
+        );
+    }
+
+    #[test]
+    fn ids_keep_their_json_type() {
+        for (text, id) in [
+            (r#"{"id":1,"result":{}}"#, Some(RequestId::Number(1))),
+            (
+                r#"{"id":"1","result":{}}"#,
+                Some(RequestId::Text("1".into())),
+            ),
+            (
+                r#"{"id":"","result":{}}"#,
+                Some(RequestId::Text(String::new())),
+            ),
+            (r#"{"id":null,"result":{}}"#, None),
+            (r#"{"id":1.5,"result":{}}"#, None),
+            (r#"{"result":{}}"#, None),
+        ] {
+            let Message::Response { id: found, .. } = one(text) else {
+                panic!("{text}")
+            };
+            assert_eq!(found, id, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_null_result_is_a_result() {
+        let Message::Response { outcome, .. } = one(r#"{"id":1,"result":null}"#) else {
+            panic!()
+        };
+        assert_eq!(outcome.unwrap().get(), "null");
+    }
+
+    #[test]
+    fn arrays_are_taken_apart() {
+        let messages = decode(br#" [{"method":"notifications/x"},{"id":4,"result":{}}]"#).unwrap();
+        assert!(matches!(
+            messages[..],
+            [Message::Notification { .. }, Message::Response { .. }]
+        ));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_without_quoting_it() {
+        for text in [
+            "",
+            "<html>secret</html>",
+            "{}",
+            "null",
+            "3",
+            r#"{"id":1}"#,
+            r#"{"id":1,"method":3}"#,
+            r#"{"id":1,"result":{},"error":{"code":1,"message":""}}"#,
+            r#"{"id":1,"error":{"message":"no code"}}"#,
+        ] {
+            let error = decode(text.as_bytes()).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_deeply_nested_body_is_an_answer_or_an_error_and_never_a_stack_overflow() {
+        let deep = "[".repeat(100_000);
+        assert!(decode(deep.as_bytes()).is_err());
+        let nested = format!(
+            r#"{{"id":1,"result":{}{}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        let _ = decode(nested.as_bytes());
+    }
+
+    #[test]
+    fn long_error_messages_are_cut() {
+        let text = format!(
+            r#"{{"id":1,"error":{{"code":-1,"message":"{}"}}}}"#,
+            "é".repeat(5_000)
+        );
+        let Message::Response { outcome, .. } = one(&text) else {
+            panic!()
+        };
+        assert_eq!(
+            outcome.unwrap_err().message.chars().count(),
+            MAX_MESSAGE + 3
+        );
+    }
+}

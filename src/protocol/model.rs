@@ -1,0 +1,367 @@
+//! What servers offer and return, kept as the text the server sent.
+//!
+//! A tool, a prompt, a resource and a result are JSON whose members this crate does not own: schemas
+//! with unknown keywords, `_meta` of extensions, members of later revisions. Each value therefore
+//! holds the server's text and reads the members it is asked for. Serialising one writes that text
+//! back, byte for byte, so key order, numbers and `$ref` survive. Cloning is cheap.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// Reads one member of a JSON object's text. `None` when it is absent, `null`, or of another type.
+fn member<T: DeserializeOwned>(object: &RawValue, name: &str) -> Option<T> {
+    serde_json::from_str(raw_member(object, name)?.get())
+        .ok()
+        .flatten()
+}
+
+/// The text of one member of a JSON object; the last one wins when a name is repeated.
+pub(crate) fn raw_member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
+    let members: Members<'a> = serde_json::from_str(object.get()).ok()?;
+    members
+        .0
+        .into_iter()
+        .rev()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value)
+}
+
+/// The members of a JSON object in the order of the text, values unread.
+struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Members<'de>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Members<'de>, A::Error> {
+                let mut members = Vec::with_capacity(8);
+                while let Some(Key(key)) = map.next_key()? {
+                    members.push((key, map.next_value()?));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// `Cow<str>` borrows as a map key only through a wrapper.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// An item of a catalogue: the text, and the string that names it.
+macro_rules! item {
+    ($(#[$doc:meta])* $name:ident, $key:literal, $(#[$key_doc:meta])* $accessor:ident) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name {
+            key: Rc<str>,
+            json: Rc<RawValue>,
+        }
+
+        impl $name {
+            /// Takes the server's text. `None` when it is not an object or lacks the member that
+            /// names the item.
+            pub fn from_json(json: Box<RawValue>) -> Option<Self> {
+                let key: String = member(&json, $key)?;
+                Some(Self { key: key.into(), json: json.into() })
+            }
+
+            $(#[$key_doc])*
+            pub fn $accessor(&self) -> &str {
+                &self.key
+            }
+
+            /// The text for people, where the server gave one.
+            pub fn title(&self) -> Option<String> {
+                self.get("title")
+            }
+
+            /// The description, where the server gave one. Untrusted.
+            pub fn description(&self) -> Option<String> {
+                self.get("description")
+            }
+
+            /// Reads any member. `None` when it is absent, `null`, or of another type.
+            pub fn get<T: DeserializeOwned>(&self, member_name: &str) -> Option<T> {
+                member(&self.json, member_name)
+            }
+
+            /// The item as the server sent it.
+            pub fn json(&self) -> &RawValue {
+                &self.json
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.json.serialize(serializer)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).field(&self.key).finish()
+            }
+        }
+    };
+}
+
+item!(
+    /// A tool (`tools/list`).
+    Tool, "name",
+    /// The name to call it by. Unique per server, case-sensitive, of any shape.
+    name
+);
+item!(
+    /// A prompt (`prompts/list`).
+    Prompt, "name",
+    /// The name to get it by.
+    name
+);
+item!(
+    /// A resource (`resources/list`).
+    Resource, "uri",
+    /// The URI to read it by.
+    uri
+);
+item!(
+    /// A resource template (`resources/templates/list`).
+    ResourceTemplate, "uriTemplate",
+    /// The RFC 6570 template.
+    uri_template
+);
+
+impl Tool {
+    /// The title for people: `title`, else `annotations.title`, else the name.
+    pub fn display_name(&self) -> String {
+        let annotated = || {
+            self.get::<serde_json::Value>("annotations")?
+                .get("title")?
+                .as_str()
+                .map(str::to_owned)
+        };
+        self.title()
+            .or_else(annotated)
+            .unwrap_or_else(|| self.name().to_owned())
+    }
+
+    /// The JSON Schema of the arguments, as the server sent it.
+    pub fn input_schema(&self) -> Option<&RawValue> {
+        raw_member(&self.json, "inputSchema")
+    }
+
+    /// The JSON Schema of `structuredContent`, as the server sent it.
+    pub fn output_schema(&self) -> Option<&RawValue> {
+        raw_member(&self.json, "outputSchema")
+    }
+}
+
+/// A result, kept as the text the server sent.
+macro_rules! result {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone)]
+        pub struct $name {
+            json: Box<RawValue>,
+        }
+
+        impl $name {
+            pub(crate) fn new(json: Box<RawValue>) -> Self {
+                Self { json }
+            }
+
+            /// The result as the server sent it.
+            pub fn json(&self) -> &RawValue {
+                &self.json
+            }
+
+            /// Reads any member. `None` when it is absent, `null`, or of another type.
+            pub fn get<T: DeserializeOwned>(&self, member_name: &str) -> Option<T> {
+                member(&self.json, member_name)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.json.serialize(serializer)
+            }
+        }
+
+        /// Results can hold anything, secrets included, so only the length is shown.
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).field("bytes", &self.json.get().len()).finish()
+            }
+        }
+    };
+}
+
+result!(
+    /// The result of `tools/call`. A tool that failed says so in it: see [`is_error`](Self::is_error).
+    CallToolResult
+);
+result!(
+    /// The result of `prompts/get`.
+    GetPromptResult
+);
+result!(
+    /// The result of `resources/read`.
+    ReadResourceResult
+);
+
+impl CallToolResult {
+    /// Whether the tool itself reports a failure. The call as such succeeded.
+    pub fn is_error(&self) -> bool {
+        self.get("isError").unwrap_or(false)
+    }
+
+    /// The content blocks; empty when the server sent none. Blocks of unknown types are kept.
+    pub fn content(&self) -> Vec<serde_json::Value> {
+        self.get("content").unwrap_or_default()
+    }
+
+    /// All text blocks, joined by line breaks.
+    pub fn text(&self) -> String {
+        let texts: Vec<String> = self
+            .content()
+            .into_iter()
+            .filter(|block| block.get("type").and_then(|kind| kind.as_str()) == Some("text"))
+            .filter_map(|block| {
+                block
+                    .get("text")
+                    .and_then(|text| text.as_str())
+                    .map(str::to_owned)
+            })
+            .collect();
+        texts.join("\n")
+    }
+
+    /// The structured content. An explicit `null` is a value here (MCP 2026-07-28, tools).
+    pub fn structured_content(&self) -> Option<&RawValue> {
+        raw_member(&self.json, "structuredContent")
+    }
+}
+
+/// Members of a result that decide how to go on, read in one pass.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResultHead<'a> {
+    #[serde(default, borrow)]
+    pub(crate) result_type: Option<Cow<'a, str>>,
+}
+
+/// What a server says about itself in either era.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerCard {
+    /// The server's capabilities, kept with unknown members.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub capabilities: BTreeMap<String, serde_json::Value>,
+    /// Guidance for a model. Untrusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+    /// Name and version as the server states them. Untrusted, for display.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_info: Option<serde_json::Value>,
+}
+
+fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl ServerCard {
+    /// Whether the server declared a capability. `null` and `false` count as not declared.
+    pub fn offers(&self, capability: &str) -> bool {
+        self.capabilities
+            .get(capability)
+            .is_some_and(|value| !value.is_null() && value != &serde_json::json!(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(text: &str) -> Box<RawValue> {
+        RawValue::from_string(text.into()).unwrap()
+    }
+
+    #[test]
+    fn a_tool_serialises_to_the_text_the_server_sent() {
+        let text = r#"{"name":"n", "zz":1.50,"inputSchema":{"type":"object","$ref":"x","properties":{}},"a":[]}"#;
+        let tool = Tool::from_json(raw(text)).unwrap();
+        assert_eq!(serde_json::to_string(&tool).unwrap(), text);
+        assert_eq!(
+            tool.input_schema().unwrap().get(),
+            r#"{"type":"object","$ref":"x","properties":{}}"#
+        );
+        assert!(tool.output_schema().is_none());
+    }
+
+    #[test]
+    fn an_item_without_its_name_is_no_item() {
+        for text in [
+            r#"{"title":"x"}"#,
+            r#"{"name":null}"#,
+            r#"{"name":3}"#,
+            "[]",
+            "3",
+        ] {
+            assert!(Tool::from_json(raw(text)).is_none(), "{text}");
+        }
+        assert!(Tool::from_json(raw(r#"{"name":""}"#)).is_some());
+    }
+
+    #[test]
+    fn names_with_escapes_are_decoded() {
+        let tool = Tool::from_json(raw(r#"{"name":"a\u00e9\n","n\u0061me2":1}"#)).unwrap();
+        assert_eq!(tool.name(), "aé\n");
+        assert_eq!(tool.get::<i64>("name2"), Some(1));
+    }
+
+    #[test]
+    fn the_display_name_falls_back_in_the_specified_order() {
+        for (text, name) in [
+            (
+                r#"{"name":"n","title":"t","annotations":{"title":"a"}}"#,
+                "t",
+            ),
+            (r#"{"name":"n","annotations":{"title":"a"}}"#, "a"),
+            (r#"{"name":"n","annotations":{}}"#, "n"),
+        ] {
+            assert_eq!(Tool::from_json(raw(text)).unwrap().display_name(), name);
+        }
+    }
+
+    #[test]
+    fn a_call_result_reads_what_it_is_asked_for() {
+        let result = CallToolResult::new(raw(
+            r#"{"content":[{"type":"text","text":"a"},{"type":"later"},{"type":"text","text":"b"}],"structuredContent":null}"#,
+        ));
+        assert!(!result.is_error());
+        assert_eq!(result.text(), "a\nb");
+        assert_eq!(result.content().len(), 3);
+        assert_eq!(result.structured_content().unwrap().get(), "null");
+        assert!(
+            CallToolResult::new(raw("{}"))
+                .structured_content()
+                .is_none()
+        );
+    }
+}

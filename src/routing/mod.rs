@@ -1,0 +1,77 @@
+//! From URLs to objects: `/agents/<class>/<name>/…`.
+
+mod path;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use wasm_bindgen::{JsCast as _, JsValue};
+use worker::{Env, Request, Response, Result};
+
+pub use path::{AgentPath, kebab_case};
+
+/// Carries the router's props to the object. Only a router may set it.
+pub(crate) const PROPS_HEADER: &str = "x-agents-lifecycle-props";
+const PREFIX: &str = "agents";
+
+/// Hands a request for `/agents/<class>/<name>/…` to the object of that name.
+///
+/// `<class>` is the name of a Durable Object binding in kebab case: `MyAgent` is `my-agent`.
+/// `<name>` is taken as it stands in the URL, without percent-decoding, so that different names
+/// reach different objects. The object receives the request unchanged, except that internal
+/// headers are removed.
+///
+/// `None` when the path is no agent path. A class that does not exist is answered with status 404
+/// (the TypeScript package says 400).
+///
+/// # Errors
+/// When the object cannot be reached, or throws.
+pub async fn route_agent_request(request: Request, env: &Env) -> Result<Option<Response>> {
+    let path = request.path();
+    let Some(AgentPath { class, name }) = AgentPath::parse(&path, PREFIX) else {
+        return Ok(None);
+    };
+    let Some(binding) = binding_of(env, class) else {
+        return Response::error("No such agent class", 404).map(Some);
+    };
+    let stub = env.durable_object(&binding)?.get_by_name(name)?;
+    stub.fetch_with_request(without_props(request)?)
+        .await
+        .map(Some)
+}
+
+/// The name of the Durable Object binding that reads `class` in kebab case.
+fn binding_of(env: &Env, class: &str) -> Option<String> {
+    let names = js_sys::Object::keys(env.unchecked_ref::<js_sys::Object>());
+    names
+        .iter()
+        .filter_map(|name| name.as_string())
+        .find(|name| kebab_case(name) == class && is_namespace(env, name))
+}
+
+fn is_namespace(env: &JsValue, name: &str) -> bool {
+    let member =
+        |object: &JsValue, key: &str| js_sys::Reflect::get(object, &JsValue::from_str(key)).ok();
+    member(env, name)
+        .filter(JsValue::is_object)
+        .and_then(|binding| member(&binding, "idFromName"))
+        .is_some_and(|method| method.is_function())
+}
+
+/// The request without the internal header, which no outside request may carry.
+pub(crate) fn without_props(request: Request) -> Result<Request> {
+    if !request.headers().has(PROPS_HEADER)? {
+        return Ok(request);
+    }
+    let mut request = request.clone_mut()?;
+    request.headers_mut()?.delete(PROPS_HEADER)?;
+    Ok(request)
+}
+
+/// Base64 of JSON, or JSON itself where the text begins like an object or a list.
+pub(crate) fn decode_props(header: &str) -> Option<serde_json::Value> {
+    let text = header.trim();
+    if text.starts_with(['{', '[']) {
+        return serde_json::from_str(text).ok();
+    }
+    serde_json::from_slice(&BASE64.decode(text).ok()?).ok()
+}

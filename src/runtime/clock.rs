@@ -1,0 +1,19 @@
+//! Timers over `setTimeout`.
+
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use worker::Delay;
+
+use crate::ports::Clock;
+
+/// The longest delay that `setTimeout` can hold: a signed 32-bit number of milliseconds.
+const LONGEST: Duration = Duration::from_millis(i32::MAX as u64);
+
+pub(super) struct Timers;
+
+impl Clock for Timers {
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        Box::pin(Delay::from(duration.min(LONGEST)))
+    }
+}

@@ -1,0 +1,45 @@
+//! The ports over the Workers platform. The only place that talks to `fetch`, to timers and to SQL.
+
+mod clock;
+mod fetch;
+mod storage;
+
+use std::rc::Rc;
+
+use futures::future::LocalBoxFuture;
+use worker::Storage;
+
+use crate::Error;
+use crate::ports::{Ports, Spawn};
+
+pub(crate) use storage::{KeyValue, prepare_server_table};
+
+/// The ports of one Durable Object.
+pub(crate) fn ports(storage: &Storage) -> Ports {
+    Ports {
+        http: Rc::new(fetch::Fetcher),
+        clock: Rc::new(clock::Timers),
+        spawn: Rc::new(Tasks),
+        servers: Rc::new(storage::SqlServerStore::new(storage)),
+    }
+}
+
+struct Tasks;
+
+impl Spawn for Tasks {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        wasm_bindgen_futures::spawn_local(task);
+    }
+}
+
+impl From<Error> for worker::Error {
+    fn from(error: Error) -> Self {
+        Self::RustError(error.describe())
+    }
+}
+
+impl From<worker::Error> for Error {
+    fn from(error: worker::Error) -> Self {
+        Self::Runtime(error.to_string())
+    }
+}

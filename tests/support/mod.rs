@@ -1,0 +1,326 @@
+//! The ports of the tests: HTTP served from memory, a clock moved by hand, a table in memory.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+pub mod mcp_server;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::channel::oneshot;
+use futures::executor::{LocalPool, LocalSpawner};
+use futures::future::LocalBoxFuture;
+use futures::task::LocalSpawnExt as _;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::Value;
+use workers_agents::ports::*;
+use workers_agents::{McpClientManager, McpClientOptions};
+
+/// One request as the peer saw it.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub method: String,
+    pub url: String,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Seen {
+    /// The JSON-RPC method, or the HTTP method where there is no body.
+    pub fn rpc(&self) -> String {
+        self.body["method"]
+            .as_str()
+            .map_or_else(|| self.method.clone(), str::to_owned)
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+/// What a peer answers.
+pub enum Reply {
+    Json(u16, Value),
+    /// Status, headers, body chunks.
+    Raw(u16, Vec<(&'static str, String)>, Vec<Vec<u8>>),
+    /// Nothing, ever.
+    Silence,
+    Refused,
+    /// Answers when the test says so.
+    Later(oneshot::Receiver<()>, Box<Self>),
+}
+
+impl Reply {
+    pub fn events(text: &str) -> Self {
+        Self::Raw(
+            200,
+            vec![("content-type", "text/event-stream".into())],
+            vec![text.as_bytes().to_vec()],
+        )
+    }
+
+    pub fn status(status: u16) -> Self {
+        Self::Raw(status, vec![], vec![])
+    }
+}
+
+type Peer = Rc<dyn Fn(&Seen) -> Reply>;
+
+/// Peers by origin and path. Requests to anything else are refused.
+#[derive(Default)]
+pub struct Network {
+    peers: RefCell<BTreeMap<String, Peer>>,
+    pub seen: RefCell<Vec<Seen>>,
+    pub open: Cell<usize>,
+    pub most_open: Cell<usize>,
+}
+
+impl Network {
+    pub fn serve(&self, url: &str, peer: impl Fn(&Seen) -> Reply + 'static) {
+        self.peers
+            .borrow_mut()
+            .insert(url.to_owned(), Rc::new(peer));
+    }
+
+    pub fn methods(&self) -> Vec<String> {
+        self.seen.borrow().iter().map(Seen::rpc).collect()
+    }
+
+    pub fn forget(&self) {
+        self.seen.borrow_mut().clear();
+    }
+}
+
+struct MemoryHttp(Rc<Network>);
+
+/// Counts an exchange from its request to its drop.
+struct Open(Rc<Network>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+    }
+}
+
+#[async_trait(?Send)]
+impl Http for MemoryHttp {
+    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+        let network = &self.0;
+        network.open.set(network.open.get() + 1);
+        network
+            .most_open
+            .set(network.most_open.get().max(network.open.get()));
+        let _open = Open(network.clone());
+        let seen = Seen {
+            method: request.method.to_string(),
+            url: request.url.as_str().to_owned(),
+            headers: request.headers.clone(),
+            body: request
+                .body
+                .as_deref()
+                .map_or(Value::Null, |body| serde_json::from_str(body).unwrap()),
+        };
+        network.seen.borrow_mut().push(seen.clone());
+        let peer = network.peers.borrow().get(request.url.as_str()).cloned();
+        let mut reply = peer.map_or(Reply::Refused, |peer| peer(&seen));
+        if let Reply::Later(gate, inner) = reply {
+            let _ = gate.await;
+            reply = *inner;
+        }
+        let (status, headers, chunks) = match reply {
+            Reply::Json(status, body) => (
+                status,
+                vec![("content-type", "application/json".to_owned())],
+                vec![body.to_string().into_bytes()],
+            ),
+            Reply::Raw(status, headers, chunks) => (status, headers, chunks),
+            Reply::Silence | Reply::Later(..) => futures::future::pending().await,
+            Reply::Refused => return Err(HttpError("connection refused".into())),
+        };
+        let headers = headers
+            .into_iter()
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(&value).unwrap(),
+                )
+            })
+            .collect();
+        let body = stream::iter(chunks.into_iter().map(Ok)).boxed_local();
+        Ok(HttpResponse {
+            status,
+            headers,
+            body,
+        })
+    }
+}
+
+/// Time moves only when the test moves it.
+#[derive(Default)]
+pub struct ManualClock {
+    now: Cell<Duration>,
+    sleepers: RefCell<Vec<(Duration, oneshot::Sender<()>)>>,
+}
+
+impl Clock for ManualClock {
+    fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
+        let (sender, receiver) = oneshot::channel();
+        self.sleepers
+            .borrow_mut()
+            .push((self.now.get() + duration, sender));
+        receiver.map(|_| ()).boxed_local()
+    }
+}
+
+struct PoolSpawn(LocalSpawner);
+
+impl Spawn for PoolSpawn {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.0.spawn_local(task).unwrap();
+    }
+}
+
+#[derive(Default)]
+pub struct MemoryTable {
+    pub rows: RefCell<Vec<ServerRow>>,
+    pub writes: Cell<usize>,
+}
+
+impl ServerStore for MemoryTable {
+    fn list(&self) -> Result<Vec<Result<ServerRow, DamagedRow>>, StoreError> {
+        Ok(self.rows.borrow().iter().cloned().map(Ok).collect())
+    }
+
+    fn get(&self, id: &str) -> Result<Option<Result<ServerRow, DamagedRow>>, StoreError> {
+        Ok(self
+            .rows
+            .borrow()
+            .iter()
+            .find(|row| row.id == id)
+            .cloned()
+            .map(Ok))
+    }
+
+    fn put(&self, row: &ServerRow) -> Result<(), StoreError> {
+        self.writes.set(self.writes.get() + 1);
+        let mut rows = self.rows.borrow_mut();
+        match rows.iter_mut().find(|other| other.id == row.id) {
+            Some(other) => *other = row.clone(),
+            None => rows.push(row.clone()),
+        }
+        Ok(())
+    }
+
+    fn set_options(&self, id: &str, options: &str) -> Result<(), StoreError> {
+        self.writes.set(self.writes.get() + 1);
+        if let Some(row) = self.rows.borrow_mut().iter_mut().find(|row| row.id == id) {
+            row.server_options = Some(options.to_owned());
+        }
+        Ok(())
+    }
+
+    fn delete(&self, id: &str) -> Result<bool, StoreError> {
+        let before = self.rows.borrow().len();
+        self.rows.borrow_mut().retain(|row| row.id != id);
+        Ok(self.rows.borrow().len() < before)
+    }
+}
+
+/// One object: its memory is the manager, everything else outlives it.
+pub struct World {
+    pub pool: LocalPool,
+    pub network: Rc<Network>,
+    pub clock: Rc<ManualClock>,
+    pub table: Rc<MemoryTable>,
+    pub options: McpClientOptions,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            pool: LocalPool::new(),
+            network: Rc::default(),
+            clock: Rc::default(),
+            table: Rc::default(),
+            options: McpClientOptions::default(),
+        }
+    }
+
+    /// A manager with an empty memory.
+    pub fn manager(&self) -> McpClientManager {
+        let ports = Ports {
+            http: Rc::new(MemoryHttp(self.network.clone())),
+            clock: self.clock.clone(),
+            spawn: Rc::new(PoolSpawn(self.pool.spawner())),
+            servers: self.table.clone(),
+        };
+        McpClientManager::on_ports(ports, "gull", "0.4.0", self.options.clone())
+    }
+
+    /// The object is evicted: whatever was under way is gone. Then it wakes.
+    pub fn wake(&mut self) -> McpClientManager {
+        self.pool = LocalPool::new();
+        self.clock.sleepers.borrow_mut().clear();
+        let manager = self.manager();
+        manager.restore().unwrap();
+        manager
+    }
+
+    /// Runs everything that can run without time passing.
+    pub fn settle(&mut self) {
+        self.pool.run_until_stalled();
+    }
+
+    /// Runs `work` to its end, without time passing.
+    pub fn run<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = Box::pin(work);
+        for _ in 0..100 {
+            self.settle();
+            if let Some(outcome) = work.as_mut().now_or_never() {
+                return outcome;
+            }
+        }
+        panic!("the work waits for time to pass, or for ever");
+    }
+
+    /// Starts `work` without waiting for it.
+    pub fn start<T: 'static>(&mut self, work: impl Future<Output = T> + 'static) -> Started<T> {
+        let slot = Rc::new(RefCell::new(None));
+        let filled = slot.clone();
+        self.pool
+            .spawner()
+            .spawn_local(async move { drop(filled.replace(Some(work.await))) })
+            .unwrap();
+        self.settle();
+        Started(slot)
+    }
+
+    /// Moves time and lets what was due happen.
+    pub fn advance(&mut self, duration: Duration) {
+        let now = self.clock.now.get() + duration;
+        self.clock.now.set(now);
+        let due: Vec<_> = self
+            .clock
+            .sleepers
+            .borrow_mut()
+            .extract_if(.., |(at, _)| *at <= now)
+            .collect();
+        for (_, sender) in due {
+            let _ = sender.send(());
+        }
+        self.settle();
+    }
+}
+
+pub struct Started<T>(Rc<RefCell<Option<T>>>);
+
+impl<T> Started<T> {
+    /// The outcome, if it is there.
+    pub fn outcome(&self) -> Option<T> {
+        self.0.borrow_mut().take()
+    }
+}
