@@ -1,9 +1,58 @@
-//! Agents on Cloudflare Workers, written in Rust.
+//! Agents on Cloudflare Workers: a Durable Object that connects to MCP servers, remembers them and
+//! uses their tools.
+//!
+//! An agent is a Durable Object with an [`Agent`] in it; [`agent!`] writes both:
+//!
+//! ```
+//! use worker::{Request, Response, Result};
+//! use workers_agents::{Hooks, ServerFilter};
+//!
+//! workers_agents::agent! { pub struct MyAgent; }
+//!
+//! impl Hooks for MyAgent {
+//!     async fn on_request(&self, _: Request) -> Result<Response> {
+//!         let mcp = self.agent.mcp();
+//!         mcp.wait_for_connections(None).await;
+//!         Response::from_json(&mcp.list_tools(&ServerFilter::all()))
+//!     }
+//! }
+//! ```
+//!
+//! [`route_agent_request`] sends `/agents/my-agent/<name>/…` to the object of that name. A Durable
+//! Object written by hand uses [`Lifecycle`], [`McpClientManager`] and [`install!`] instead.
+//!
+//! # The map
+//!
+//! Start at [`mcp::McpClientManager`], which tells what happens at each call, then read the state
+//! machine in `mcp/state.rs` and the entry points in [`lifecycle`]. A module uses modules on lower
+//! rows only; `tests/layers.rs` checks that.
+//!
+//! ```text
+//!   entrypoint                  the deployable Worker (feature `entrypoint`)
+//!   agent                       lifecycle and manager, wired together
+//!   mcp/capability.rs           installs the manager in a lifecycle
+//!   lifecycle                   entry points of the object, startup
+//!   routing      runtime        URLs to objects; adapters for the ports
+//! ──────────────────────────────  the platform: `worker` and JavaScript only above this line
+//!   mcp                         servers, connections, catalogues
+//!   transport                   sending messages
+//!   protocol                    MCP on the wire: values, parsers, decisions
+//!   ports  error  retry  events  url_guard
+//! ```
+//!
+//! Below the line nothing knows the platform: it runs natively, against servers in memory and a
+//! clock moved by hand. Nothing is `Send`: an object lives in one thread.
+//!
+//! # Panics
+//!
+//! One Wasm instance serves every object of an isolate, and a panic loses it. No input, storage,
+//! network or user code reaches a panic here. If your own code panics, a Worker built by
+//! `agents-build` answers 503 at once and starts a new instance; storage is untouched.
 
 #[macro_use]
 pub mod lifecycle;
 
-pub mod agent;
+mod agent;
 #[cfg(feature = "entrypoint")]
 mod entrypoint;
 pub mod error;
@@ -26,4 +75,6 @@ pub use mcp::{
     CatalogCounts, ConnectionInfo, ConnectionState, McpClientManager, McpClientOptions,
     RegisterServer, ServerFilter, ServerId, ServerItem, StoredServer,
 };
+pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};
+pub use transport::TransportKind;
