@@ -686,6 +686,56 @@ fn a_wake_retries_what_may_pass_and_nothing_else() {
 }
 
 #[test]
+fn a_server_that_is_down_at_a_wake_is_failed_whatever_was_stored_and_tried_again() {
+    let (mut world, server) = world_with_legacy();
+    let mcp = world.manager();
+    add(&mut world, &mcp).unwrap();
+    world.network.serve(URL, |_| Reply::Refused);
+    let mcp = world.wake();
+    world.settle();
+    assert_eq!(state(&mcp), S::Failed);
+    assert!(
+        mcp.connection("pier")
+            .unwrap()
+            .error
+            .unwrap()
+            .is_transient()
+    );
+    world.network.serve(URL, move |seen| server.answer(seen));
+    world.advance(Duration::from_secs(5));
+    assert_eq!(state(&mcp), S::Ready);
+    assert_eq!(names(&mcp), ["echo", "add"]);
+}
+
+#[test]
+fn headers_of_the_protocol_are_the_protocols() {
+    let (mut world, _) = world_with_legacy();
+    let mcp = world.manager();
+    let mut server = RegisterServer::new("pier", URL).header("x-key", "1");
+    for name in [
+        "Mcp-Session-Id",
+        "mcp-protocol-version",
+        "mcp-method",
+        "mcp-name",
+        "accept",
+        "content-type",
+    ] {
+        server = server.header(name, "forged");
+    }
+    world.run(mcp.register_server("pier", server)).unwrap();
+    world.run(mcp.connect_to_server("pier")).unwrap();
+    world.run(mcp.discover_if_connected("pier", None)).unwrap();
+    for seen in world.network.seen.borrow().iter() {
+        assert_eq!(seen.header("x-key"), Some("1"));
+        assert!(
+            seen.headers.values().all(|value| value != "forged"),
+            "{}",
+            seen.rpc()
+        );
+    }
+}
+
+#[test]
 fn a_damaged_row_stops_nobody_and_is_kept() {
     let (mut world, _) = world_with_legacy();
     let damaged = ServerRow {

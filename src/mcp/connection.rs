@@ -153,7 +153,14 @@ impl Connection {
                     Ok(())
                 }
                 Err(error) => {
-                    this.apply(attempt, Event::DiscoveryFailed);
+                    // A session from storage that has not once been answered was never a connection.
+                    let is_unconfirmed = client.session().is_some_and(|session| session.resumed);
+                    let event = if is_unconfirmed {
+                        Event::Failed(error.clone())
+                    } else {
+                        Event::DiscoveryFailed
+                    };
+                    this.apply(attempt, event);
                     Err(error)
                 }
             }

@@ -459,21 +459,21 @@ impl McpClientManager {
             if !self.is_live(connection) {
                 return Err(Error::Closed);
             }
-            // Somebody who needed it sooner may have opened it already.
-            if connection.state().is_open() {
-                break;
-            }
-            match connection.connect().await {
-                Ok(()) => break,
-                Err(error) => {
-                    failed += 1;
-                    if failed >= retry.max_attempts || !error.is_transient() {
-                        return Err(error);
-                    }
-                }
+            let outcome = self.open_and_discover(connection).await;
+            let Err(error) = outcome else { return Ok(()) };
+            failed += 1;
+            if failed >= retry.max_attempts || !error.is_transient() {
+                return Err(error);
             }
             let delay = retry.delay(failed, getrandom::u64().unwrap_or(u64::MAX / 2));
             self.inner.common.ports.clock.sleep(delay).await;
+        }
+    }
+
+    async fn open_and_discover(&self, connection: &Rc<Connection>) -> Result<()> {
+        // Somebody who needed it sooner may have opened it already.
+        if !connection.state().is_open() {
+            connection.connect().await?;
         }
         connection
             .discover(self.inner.common.options.discovery_timeout)?

@@ -21,6 +21,15 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// `mcp-name`
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
+/// Headers whose values follow from the message or the session, so that no host may set them.
+pub const RESERVED: [HeaderName; 5] = [
+    PROTOCOL_VERSION,
+    SESSION_ID,
+    METHOD,
+    NAME,
+    HeaderName::from_static("last-event-id"),
+];
+
 /// Who we are and what we can do, as sent to servers.
 #[derive(Debug, Clone, Serialize)]
 pub struct ClientInfo {

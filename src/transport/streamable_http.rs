@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use super::{Answer, HttpFailure, Incoming, Outgoing, Transport, TransportError};
 use crate::ports::{Body, Http, HttpRequest, HttpResponse};
 use crate::protocol::jsonrpc::decode;
-use crate::protocol::request::SESSION_ID;
+use crate::protocol::request::{self, SESSION_ID};
 use crate::protocol::sse::{SseDecoder, SseEvent, SseLimits};
 use crate::protocol::{Message, clip};
 use crate::url_guard::GuardedUrl;
@@ -36,13 +36,18 @@ pub struct StreamableHttp {
 }
 
 impl StreamableHttp {
-    /// A transport that sends `headers` with every request, below the protocol's own headers.
+    /// A transport that sends `headers` with every request, below the protocol's own headers. Those
+    /// that only the protocol may send are left out.
     pub fn new(
         http: Rc<dyn Http>,
         url: GuardedUrl,
         headers: HeaderMap,
         max_response_bytes: usize,
     ) -> Self {
+        let mut headers = headers;
+        for name in request::RESERVED {
+            headers.remove(name);
+        }
         Self {
             http,
             url,
