@@ -87,30 +87,24 @@ fn route(request: &Request) -> Result<Route, Problem> {
         (Method::Post, ["tools", "call"]) => Route::CallTool,
         (Method::Post, ["prompts", "get"]) => Route::GetPrompt,
         (Method::Post, ["resources", "read"]) => Route::ReadResource,
-        (
-            _,
-            ["servers" | "tools" | "prompts" | "resources" | "resource-templates"]
-            | ["servers", _]
-            | ["servers", _, "reconnect" | "close"]
-            | ["tools", "call"]
-            | ["prompts", "get"]
-            | ["resources", "read"],
-        ) => {
-            return Err(Problem::new(
-                405,
-                "method-not-allowed",
-                format!("{method} is not allowed here"),
-            ));
-        }
-        _ => {
-            return Err(Problem::new(
-                404,
-                "not-found",
-                "no such resource; the README lists them",
-            ));
-        }
+        (_, rest) => return Err(misdirected(rest)),
     };
     Ok(route)
+}
+
+/// What is wrong with a request that is for no route: its method, or its path.
+fn misdirected(rest: &[&str]) -> Problem {
+    let allow = match rest {
+        ["servers"] => "GET, POST",
+        ["servers", _] => "GET, DELETE",
+        ["tools" | "prompts" | "resources" | "resource-templates"] => "GET",
+        ["servers", _, "reconnect" | "close"]
+        | ["tools", "call"]
+        | ["prompts", "get"]
+        | ["resources", "read"] => "POST",
+        _ => return Problem::new(404, "not-found", "no such resource; the README lists them"),
+    };
+    Problem::method_not_allowed(allow)
 }
 
 impl Route {
@@ -130,7 +124,10 @@ impl Route {
                 ready(mcp, &id, 200).await
             }
             Self::Close(id) => {
-                mcp.close_connection(&id).await?;
+                stored(mcp, &id)?;
+                if mcp.connection(&id).is_some() {
+                    mcp.close_connection(&id).await?;
+                }
                 send(
                     200,
                     &json!({"id": id, "state": ConnectionState::NotConnected}),

@@ -1,6 +1,8 @@
 //! The dashboard's files, packed by the build script.
 
-use worker::{EncodeBody, Headers, Request, Response, ResponseBuilder, Result};
+use worker::{EncodeBody, Headers, Method, Request, Response, ResponseBuilder, Result};
+
+use super::problem::Problem;
 
 struct Asset {
     path: &'static str,
@@ -21,6 +23,11 @@ pub(super) fn serve(request: &Request) -> Result<Option<Response>> {
     let Some(asset) = ASSETS.iter().find(|asset| asset.path == path) else {
         return Ok(None);
     };
+    if !matches!(request.method(), Method::Get | Method::Head) {
+        return Problem::method_not_allowed("GET, HEAD")
+            .into_response()
+            .map(Some);
+    }
     let headers = Headers::new();
     headers.set("content-type", asset.kind)?;
     headers.set("etag", asset.etag)?;

@@ -11,6 +11,7 @@ pub(super) struct Problem {
     status: u16,
     kind: &'static str,
     detail: String,
+    allow: Option<&'static str>,
     members: Map<String, Value>,
 }
 
@@ -20,7 +21,17 @@ impl Problem {
             status,
             kind,
             detail: detail.into(),
+            allow: None,
             members: Map::new(),
+        }
+    }
+
+    /// The method is not one of `allow` (RFC 9110 §15.5.6).
+    pub(super) fn method_not_allowed(allow: &'static str) -> Self {
+        let detail = format!("allowed here: {allow}");
+        Self {
+            allow: Some(allow),
+            ..Self::new(405, "method-not-allowed", detail)
         }
     }
 
@@ -45,6 +56,9 @@ impl Problem {
         let headers = Headers::new();
         headers.set("content-type", "application/problem+json")?;
         headers.set("cache-control", "no-store")?;
+        if let Some(allow) = self.allow {
+            headers.set("allow", allow)?;
+        }
         if self.status == 401 {
             headers.set("www-authenticate", "Bearer")?;
         }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::ServerId;
 use super::client::Session;
 use crate::ports::{DamagedRow, ServerRow, ServerStore};
+use crate::protocol::jsonrpc::without_content;
 use crate::protocol::{Era, Revision};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
@@ -85,7 +86,9 @@ impl RegisterServer {
                     .collect(),
             )
         });
-        stored.options.retry = self.retry;
+        stored.options.retry = self
+            .retry
+            .and_then(|retry| serde_json::to_value(retry).ok());
         let headers = stored.header_map()?;
         // A session belongs to one server and to one user of it, whom the headers may name.
         let same_peer = previous.is_some_and(|previous| {
@@ -158,7 +161,11 @@ impl StoredServer {
 
     /// How connecting is retried after a wake.
     pub fn retry(&self) -> RetryOptions {
-        self.options.retry.unwrap_or(RetryOptions::CONNECT)
+        self.options
+            .retry_options()
+            .ok()
+            .flatten()
+            .unwrap_or(RetryOptions::CONNECT)
     }
 
     /// Whether both say the same about the server; what was agreed on with it does not count.
@@ -273,10 +280,7 @@ impl StoredServer {
             None | Some("") => ServerOptions::default(),
             Some(text) => serde_json::from_str(text).map_err(|error| DamagedRow {
                 id: id.clone(),
-                reason: format!(
-                    "server_options: {}",
-                    crate::protocol::jsonrpc::without_content(&error)
-                ),
+                reason: format!("server_options: {}", without_content(&error)),
             })?,
         };
         let id = ServerId::verbatim(id);
@@ -299,6 +303,12 @@ impl StoredServer {
         stored
             .header_map()
             .map_err(|error| damaged(format!("server_options: {error}")))?;
+        stored.options.retry_options().map_err(|error| {
+            damaged(format!(
+                "server_options: retry: {}",
+                without_content(&error)
+            ))
+        })?;
         Ok(stored)
     }
 
@@ -375,10 +385,17 @@ struct ServerOptions {
     discover_result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     initialize_result: Option<Value>,
+    /// As it was written: [`RetryOptions`] would fill in defaults and drop what it does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<RetryOptions>,
+    retry: Option<Value>,
     #[serde(flatten)]
     rest: Map<String, Value>,
+}
+
+impl ServerOptions {
+    fn retry_options(&self) -> serde_json::Result<Option<RetryOptions>> {
+        self.retry.clone().map(serde_json::from_value).transpose()
+    }
 }
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -464,14 +481,14 @@ mod tests {
 
     #[test]
     fn a_row_of_another_version_keeps_what_we_do_not_know() {
-        let text = r#"{"client":{"capabilities":{"elicitation":{"form":{}}}},"transport":{"type":"sse","headers":{"x-a":"1"},"reconnectionOptions":{"maxRetries":2}},"later":[1,2.5,null],"capabilities":{"elicitation":{"url":{}}}}"#;
+        let text = r#"{"client":{"capabilities":{"elicitation":{"form":{}}}},"transport":{"type":"sse","headers":{"x-a":"1"},"reconnectionOptions":{"maxRetries":2}},"later":[1,2.5,null],"retry":{"maxAttempts":2,"later":true},"capabilities":{"elicitation":{"url":{}}}}"#;
         let mut stored = StoredServer::decode(row(Some(text))).unwrap();
         assert_eq!(stored.transport(), TransportKind::Other("sse".into()));
         stored.set_session(Some(&session(Revision::V2025_11_25, Some("abc"))));
         let written = stored.encode().unwrap();
         let options: Value = serde_json::from_str(&written.server_options.unwrap()).unwrap();
         let before: Value = serde_json::from_str(text).unwrap();
-        for member in ["client", "later", "capabilities"] {
+        for member in ["client", "later", "capabilities", "retry"] {
             assert_eq!(options[member], before[member]);
         }
         assert_eq!(
@@ -489,6 +506,8 @@ mod tests {
             ("{", "server_options"),
             ("[]", "server_options"),
             (r#"{"transport":"secret"}"#, "server_options"),
+            (r#"{"retry":"secret"}"#, "retry"),
+            (r#"{"retry":{"maxAttempts":"secret"}}"#, "retry"),
             (r#"{"transport":{"headers":{"x-key":5}}}"#, "x-key"),
             (r#"{"transport":{"headers":{"x-key":"secret\n"}}}"#, "x-key"),
         ] {

@@ -5,7 +5,7 @@ mod path;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use wasm_bindgen::{JsCast as _, JsValue};
-use worker::{Env, Request, Response, Result};
+use worker::{Env, Request, Response, ResponseBuilder, Result};
 
 pub use path::{AgentPath, kebab_case};
 
@@ -31,12 +31,22 @@ pub async fn route_agent_request(request: Request, env: &Env) -> Result<Option<R
         return Ok(None);
     };
     let Some(binding) = binding_of(env, class) else {
-        return Response::error("No such agent class", 404).map(Some);
+        return no_such_class().map(Some);
     };
     let stub = env.durable_object(&binding)?.get_by_name(name)?;
     stub.fetch_with_request(without_props(request)?)
         .await
         .map(Some)
+}
+
+/// A problem document (RFC 9457).
+fn no_such_class() -> Result<Response> {
+    let body =
+        r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"no such agent class"}"#;
+    let response = ResponseBuilder::new().with_status(404);
+    Ok(response
+        .with_header("content-type", "application/problem+json")?
+        .fixed(body.into()))
 }
 
 /// The name of the Durable Object binding that reads `class` in kebab case.

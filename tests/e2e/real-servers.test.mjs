@@ -1,0 +1,171 @@
+// The whole way against servers that were not written for these tests.
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { Agent } from "./support/api.mjs";
+import { startEverythingServer, startModernServer } from "./support/real-servers.mjs";
+import { startToolAgent } from "./support/worker.mjs";
+
+let worker;
+before(async () => (worker = await startToolAgent()));
+after(() => worker?.dispose());
+
+const names = (items) => items.map((item) => item.name);
+
+describe("server-everything, a server of the 2025 era with sessions and event streams", () => {
+  let remote;
+  let agent;
+  before(async () => {
+    remote = await startEverythingServer();
+    agent = new Agent(worker, "everything");
+  });
+  after(() => remote?.stop());
+
+  test("registers, connects and discovers in one request", async () => {
+    const server = await agent.add({ id: "everything", name: "Everything", url: remote.url });
+    assert.equal(server.protocolVersion, "2025-11-25");
+    assert.equal(server.name, "Everything");
+    assert.equal(server.url, remote.url);
+    assert.match(server.instructions, /Everything Server/);
+    assert.ok(server.capabilities.tools);
+    assert.equal(server.error ?? null, null);
+  });
+
+  test("lists tools, prompts, resources and templates, as many as its entry says", async () => {
+    const { counts } = await agent.server("everything");
+    const { tools } = await agent.get("tools");
+    const { prompts } = await agent.get("prompts");
+    const { resources } = await agent.get("resources");
+    const { resourceTemplates } = await agent.get("resource-templates");
+    assert.deepEqual(counts, {
+      tools: tools.length,
+      prompts: prompts.length,
+      resources: resources.length,
+      resourceTemplates: resourceTemplates.length,
+    });
+    assert.ok(names(tools).includes("echo"), names(tools).join());
+    assert.ok(names(prompts).includes("simple-prompt"), names(prompts).join());
+    assert.ok(resources.length > 0 && resourceTemplates.length > 0);
+    for (const item of [...tools, ...prompts, ...resources, ...resourceTemplates]) {
+      assert.equal(item.serverId, "everything");
+    }
+  });
+
+  test("calls a tool", async () => {
+    const result = await agent.call("everything", "echo", { message: "Grüße, 世界 🎉" });
+    assert.deepEqual(result.content, [{ type: "text", text: "Echo: Grüße, 世界 🎉" }]);
+  });
+
+  test("calls a tool with numbers", async () => {
+    const result = await agent.call("everything", "get-sum", { a: 2, b: 3.5 });
+    assert.match(result.content[0].text, /5\.5/);
+  });
+
+  test("passes structured content and binary content on unchanged", async () => {
+    const structured = await agent.call("everything", "get-structured-content", { location: "New York" });
+    assert.equal(typeof structured.structuredContent.temperature, "number");
+    const image = await agent.call("everything", "get-tiny-image", {});
+    assert.ok(image.content.some((block) => block.type === "image" && block.data.length > 100));
+  });
+
+  test("calls a tool that reports progress on its way", async () => {
+    const result = await agent.call("everything", "trigger-long-running-operation", { duration: 0.3, steps: 3 });
+    assert.match(result.content[0].text, /completed/i);
+  });
+
+  test("gives a tool's own error back as a result", async () => {
+    const result = await agent.call("everything", "get-sum", { a: "two" });
+    assert.equal(result.isError, true);
+  });
+
+  test("gets prompts without and with arguments", async () => {
+    const simple = await agent.post("prompts/get", { serverId: "everything", name: "simple-prompt" });
+    assert.equal(simple.messages[0].content.type, "text");
+    const withArguments = { serverId: "everything", name: "args-prompt", arguments: { city: "Lisbon" } };
+    const filled = await agent.post("prompts/get", withArguments);
+    assert.match(filled.messages[0].content.text, /Lisbon/);
+  });
+
+  test("reads a listed resource and one that only a template describes", async () => {
+    const { resources } = await agent.get("resources");
+    const listed = await agent.post("resources/read", { serverId: "everything", uri: resources[0].uri });
+    assert.equal(listed.contents[0].uri, resources[0].uri);
+    const uri = "demo://resource/dynamic/text/7";
+    const dynamic = await agent.post("resources/read", { serverId: "everything", uri });
+    assert.match(dynamic.contents[0].text, /7/);
+  });
+});
+
+// One server, two shapes of answer: a JSON body at /mcp, an event stream at /events.
+for (const path of ["/mcp", "/events"]) {
+  describe(`a server of the official package for 2026-07-28, answering at ${path}`, () => {
+    let remote;
+    let agent;
+    const serverId = "library";
+    before(async () => {
+      remote = await startModernServer();
+      agent = new Agent(worker, `modern${path.replace("/", "-")}`);
+    });
+    after(() => remote?.stop());
+
+    test("registers, connects without initialize, and discovers", async () => {
+      const server = await agent.add({ id: serverId, name: "Library", url: remote.origin + path });
+      assert.equal(server.protocolVersion, "2026-07-28");
+      assert.equal(server.instructions, "Ask for a book by its title.");
+      assert.deepEqual(server.counts, { tools: 2, prompts: 1, resources: 1, resourceTemplates: 1 });
+    });
+
+    test("lists a tool with both its schemas as the server sent them", async () => {
+      const { tools } = await agent.get("tools");
+      const number = { type: "number" };
+      const object = { type: "object", additionalProperties: false };
+      assert.deepEqual(
+        tools.find((tool) => tool.name === "add"),
+        {
+          name: "add",
+          title: "Add",
+          description: "Adds two numbers",
+          inputSchema: { ...object, properties: { a: number, b: number }, required: ["a", "b"] },
+          outputSchema: { ...object, properties: { sum: number }, required: ["sum"] },
+          serverId,
+        },
+      );
+    });
+
+    test("calls tools, and gives a tool's own error back as a result", async () => {
+      const sum = await agent.call(serverId, "add", { a: 20, b: 22 });
+      assert.deepEqual(sum.structuredContent, { sum: 42 });
+      const failed = await agent.call(serverId, "fail", {});
+      assert.equal(failed.isError, true);
+      assert.equal(failed.content[0].text, "no such book");
+    });
+
+    test("gets a prompt and reads resources whose names need encoding in headers", async () => {
+      const args = { title: "Krieg und Frieden – 戦争" };
+      const prompt = await agent.post("prompts/get", { serverId, name: "review", arguments: args });
+      assert.equal(prompt.messages[0].content.text, `Review ${args.title}`);
+      const index = await agent.post("resources/read", { serverId, uri: "book://index" });
+      assert.equal(index.contents[0].text, "Emma, Ulysses");
+      const book = await agent.post("resources/read", { serverId, uri: "book://Düne" });
+      assert.match(book.contents[0].text, /^The text of /);
+    });
+  });
+}
+
+test("two servers of both eras live in one object, and filters tell them apart", async (t) => {
+  const old = await startEverythingServer();
+  t.after(old.stop);
+  const modern = await startModernServer();
+  t.after(modern.stop);
+  const agent = new Agent(worker, "both-eras");
+  await Promise.all([
+    agent.add({ id: "old", name: "Old", url: old.url }),
+    agent.add({ id: "new", name: "New", url: modern.url }),
+  ]);
+  const ids = async (query) => new Set((await agent.get(`tools${query}`)).tools.map((tool) => tool.serverId));
+  assert.deepEqual(await ids(""), new Set(["old", "new"]));
+  assert.deepEqual(await ids("?server=new"), new Set(["new"]));
+  assert.deepEqual(await ids("?name=Old"), new Set(["old"]));
+  assert.deepEqual(await ids("?server=old&server=new"), new Set(["old", "new"]));
+  assert.deepEqual(await ids("?server=old&name=New"), new Set());
+  assert.deepEqual(await ids("?state=failed"), new Set());
+});

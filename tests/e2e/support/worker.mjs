@@ -1,0 +1,150 @@
+// A built Worker under workerd: `build/worker.mjs` and its Wasm, on loopback and a free port, with storage in a folder.
+import { rmSync } from "node:fs";
+import { mkdtemp, readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Miniflare } from "miniflare";
+import { inRoot } from "./paths.mjs";
+
+// Storage belongs to this name and the class name together; every run on the same folder must use the same.
+export const SCRIPT = "workers-agents";
+
+// A Worker that does not answer fails the test instead of hanging it.
+const ANSWER_DEADLINE_MS = 30_000;
+
+/** What `wrangler.toml` deploys with, so that the tests run what a deployment runs. */
+export async function compatibility() {
+  const toml = await readFile(inRoot("wrangler.toml"), "utf8");
+  const date = /^compatibility_date\s*=\s*"([^"]+)"/m.exec(toml)?.[1];
+  if (!date) throw new Error("wrangler.toml has no compatibility_date");
+  const flags = /^compatibility_flags\s*=\s*\[([^\]]*)\]/m.exec(toml)?.[1] ?? "";
+  return { compatibilityDate: date, compatibilityFlags: [...flags.matchAll(/"([^"]+)"/g)].map((match) => match[1]) };
+}
+
+const temporary = new Set();
+process.on("exit", () =>
+  temporary.forEach((folder) => rmSync(folder, { recursive: true, force: true, maxRetries: 5 })),
+);
+
+/** A folder that is gone when this process is. */
+export async function temporaryFolder() {
+  const folder = await mkdtemp(path.join(tmpdir(), "workers-agents-"));
+  temporary.add(folder);
+  return folder;
+}
+
+/** The modules of a folder written by `npm run build`. */
+function builtModules(folder) {
+  return {
+    modulesRoot: folder,
+    modules: [
+      { type: "ESModule", path: path.join(folder, "worker.mjs") },
+      { type: "CompiledWasm", path: path.join(folder, "index_bg.wasm") },
+    ],
+  };
+}
+
+const asBindings = (objects) =>
+  Object.fromEntries(Object.entries(objects).map(([name, className]) => [name, { className, useSQLite: true }]));
+
+/**
+ * Starts a Worker and resolves when it answers.
+ *
+ * - `build`: folder with the build, relative to the repository
+ * - `script`: source of a JavaScript Worker to run instead of a build
+ * - `objects`: Durable Object bindings, `{ BINDING: "Class" }`
+ * - `vars`: variables and secrets
+ * - `storage`: folder of the objects' storage; without it a temporary one
+ * - `port`: 0 takes a free one
+ * - `outbound`: answers what the Worker fetches, in place of the network (Miniflare's Request to its Response)
+ */
+export async function startWorker(options = {}) {
+  const worker = new RunningWorker(options);
+  await worker.start();
+  return worker;
+}
+
+/** The ready-made Worker as most tests want it: open on loopback, impatient. */
+export const startToolAgent = (vars = {}, options = {}) =>
+  startWorker({ ...options, vars: { ALLOW_INSECURE_LOCAL: "1", ...vars } });
+
+class RunningWorker {
+  #options;
+  #miniflare;
+  /** Everything the runtime printed, for assertions and for failing tests. */
+  output = "";
+
+  constructor({
+    build = "build",
+    script,
+    objects = { ToolAgent: "ToolAgent" },
+    vars = {},
+    storage,
+    port = 0,
+    outbound,
+  }) {
+    this.#options = { build, script, objects, vars, port, outbound };
+    this.storage = storage;
+  }
+
+  async start() {
+    const { build, script, objects, vars, port, outbound } = this.#options;
+    this.storage ??= await temporaryFolder();
+    const source = script ? { script, modules: true } : builtModules(inRoot(build));
+    this.#miniflare = new Miniflare({
+      name: SCRIPT,
+      host: "127.0.0.1",
+      port,
+      cf: false,
+      ...(await compatibility()),
+      ...source,
+      bindings: vars,
+      outboundService: outbound,
+      durableObjects: asBindings(objects),
+      durableObjectsPersist: this.storage,
+      unsafeInspectDurableObjects: true,
+      handleRuntimeStdio: (stdout, stderr) => {
+        for (const stream of [stdout, stderr]) stream.on("data", (chunk) => (this.output += chunk));
+      },
+    });
+    try {
+      this.origin = (await this.#miniflare.ready).origin;
+    } catch (error) {
+      await this.dispose();
+      throw new Error(`the Worker did not start: ${error.message}\n${this.output}`, { cause: error });
+    }
+  }
+
+  fetch(pathname, init) {
+    const signal = AbortSignal.timeout(ANSWER_DEADLINE_MS);
+    return fetch(new URL(pathname, this.origin), { redirect: "manual", signal, ...init });
+  }
+
+  /** Ends workerd (Miniflare uses SIGKILL: nothing gets to say goodbye) and starts it on the same storage. */
+  async restart(changes = {}) {
+    await this.#miniflare.dispose();
+    Object.assign(this.#options, changes);
+    await this.start();
+  }
+
+  /** Drops one object from memory and keeps its storage, as the platform does with an idle object. */
+  evict(className, name) {
+    return this.#miniflare.unsafeEvictDurableObject(SCRIPT, className, { name });
+  }
+
+  /** SQL inside one object: `sql("ToolAgent", "name", "SELECT …", ...bindings)` gives rows. */
+  async sql(className, name, query, ...bindings) {
+    const handle = await this.#miniflare.unsafeGetDurableObjectStorage(SCRIPT, className, { name });
+    return handle.exec(query, ...bindings);
+  }
+
+  /** Ids of the objects that have storage. */
+  objectIds(binding) {
+    return this.#miniflare.listDurableObjectIds(binding, SCRIPT);
+  }
+
+  async dispose() {
+    await this.#miniflare?.dispose();
+    this.#miniflare = undefined;
+  }
+}
