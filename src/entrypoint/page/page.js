@@ -6,6 +6,8 @@ const SETTLED = new Set(["ready", "failed", "authenticating", "not-connected", "
 
 let object = decodeURIComponent(location.hash.slice(1)) || "default";
 let refreshing = false;
+/** Display names of the servers, by id. */
+let names = new Map();
 
 /** Makes an element with text or children. */
 function element(tag, properties = {}, ...children) {
@@ -104,7 +106,7 @@ function showDamaged(row) {
 
 function showItem(item, kind) {
   const about = element("div", {}, element("strong", { textContent: item.title ?? item.name ?? item.uri ?? item.uriTemplate }));
-  about.append(element("p", { textContent: [kind, item.serverId, item.description].filter(Boolean).join(" · ") }));
+  about.append(element("p", { textContent: [kind, names.get(item.serverId) ?? item.serverId, item.description].filter(Boolean).join(" · ") }));
   const node = element("div", { className: "item" }, about);
   if (USES[kind]) {
     const button = element("button", { type: "button", textContent: USES[kind].verb });
@@ -171,6 +173,7 @@ async function refresh() {
   refreshing = true;
   try {
     const { servers, damaged } = await api("servers");
+    names = new Map(servers.map((server) => [server.id, server.name]));
     fill("servers", [...servers.map(showServer), ...damaged.map(showDamaged)], "None yet.");
     const [{ tools }, { prompts }, { resources }, { resourceTemplates }] = await Promise.all(
       ["tools", "prompts", "resources", "resource-templates"].map((kind) => api(`${kind}?wait=0`)));

@@ -1,0 +1,40 @@
+// Builds Workers: `node agents-build/build.mjs [NAME…]`. Without a name, the one that wrangler.toml deploys.
+import { existsSync } from "node:fs";
+import path from "node:path";
+import { environment, main, Problem, root, run, say } from "./process.mjs";
+import { setup } from "./setup.mjs";
+import { wasmEnvironment } from "./toolchain.mjs";
+
+// Only the first one is shipped, so only that one is optimised for size.
+const WORKERS = {
+  "workers-agents": { folder: ".", options: ["--features", "entrypoint", "--out", "build"] },
+  "smallest-agent": { folder: "tests/downstream", options: ["--no-opt", "--out", "build/smallest-agent"] },
+  "test-worker": { folder: "tests/fixture", options: ["--no-opt", "--out", "build/test-worker"] },
+};
+
+export const everyWorker = Object.keys(WORKERS);
+
+export async function build(names, { wasm }) {
+  const tool = await buildTool();
+  for (const name of names) {
+    const worker = WORKERS[name];
+    if (!worker) throw new Problem(`there is no Worker ${name}`, `name one of ${everyWorker.join(", ")}`);
+    if (!existsSync(path.join(root, worker.folder, "Cargo.toml"))) continue;
+    await run(tool, ["--package", name, ...worker.options], {
+      env: wasmEnvironment(wasm),
+      todo: "read the error above; `npm run test:native` checks the code without Wasm",
+    });
+  }
+}
+
+async function buildTool() {
+  const tool = path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target", "debug/agents-build");
+  if (!existsSync(tool)) say("compiling the build tool (once, about half a minute)");
+  await run("cargo", ["build", "--quiet", "--package", "agents-build"], {
+    env: environment(),
+    todo: "read what cargo says above",
+  });
+  return tool;
+}
+
+await main(import.meta.url, async (names) => build(names.length > 0 ? names : everyWorker.slice(0, 1), await setup()));
