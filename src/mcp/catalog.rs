@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::rc::Rc;
 
-use futures::future::join_all;
+use futures::future::join4;
 use serde_json::value::RawValue;
 
 use super::McpClientOptions;
@@ -68,73 +68,90 @@ impl Catalog {
         card: &ServerCard,
         previous: &Self,
     ) -> Result<Self> {
-        let offered: Vec<Kind> = [TOOLS, PROMPTS, RESOURCES, TEMPLATES]
-            .into_iter()
-            .filter(|kind| card.offers(kind.capability))
-            .collect();
-        let lists = join_all(offered.iter().map(|kind| items(client, options, *kind))).await;
-
-        let mut catalog = Self::default();
-        let mut first_error = None;
-        for (kind, list) in offered.iter().zip(lists) {
-            let list = match list {
-                // Declared, and then not implemented: common, and no more than an empty list.
-                Err(Error::Rpc(RpcError {
-                    code: RpcError::METHOD_NOT_FOUND,
-                    ..
-                })) => Some(Vec::new()),
-                Err(error) => {
-                    catalog.problems.push(format!("{}: {error}", kind.method));
-                    first_error.get_or_insert(error);
-                    None
-                }
-                Ok(list) => Some(list),
-            };
-            match kind.method {
-                "tools/list" => {
-                    catalog.tools = parsed(list, Tool::from_json, Tool::name, &previous.tools);
-                }
-                "prompts/list" => {
-                    catalog.prompts =
-                        parsed(list, Prompt::from_json, Prompt::name, &previous.prompts);
-                }
-                "resources/list" => {
-                    catalog.resources = parsed(
-                        list,
-                        Resource::from_json,
-                        Resource::uri,
-                        &previous.resources,
-                    );
-                }
-                _ => {
-                    let uri = ResourceTemplate::uri_template;
-                    catalog.templates =
-                        parsed(list, ResourceTemplate::from_json, uri, &previous.templates);
-                }
+        let list = async |kind: Kind| {
+            if card.offers(kind.capability) {
+                Some(items(client, options, kind).await)
+            } else {
+                None
             }
-        }
-        match first_error {
-            Some(error) if catalog.problems.len() == offered.len() => Err(error),
+        };
+        let (tools, prompts, resources, templates) =
+            join4(list(TOOLS), list(PROMPTS), list(RESOURCES), list(TEMPLATES)).await;
+
+        let mut merge = Merge::default();
+        let catalog = Self {
+            tools: merge.list(TOOLS, tools, Tool::from_json, Tool::name, &previous.tools),
+            prompts: merge.list(
+                PROMPTS,
+                prompts,
+                Prompt::from_json,
+                Prompt::name,
+                &previous.prompts,
+            ),
+            resources: merge.list(
+                RESOURCES,
+                resources,
+                Resource::from_json,
+                Resource::uri,
+                &previous.resources,
+            ),
+            templates: merge.list(
+                TEMPLATES,
+                templates,
+                ResourceTemplate::from_json,
+                ResourceTemplate::uri_template,
+                &previous.templates,
+            ),
+            problems: merge.problems,
+        };
+        match merge.first_error {
+            Some(error) if !merge.any_loaded => Err(error),
             _ => Ok(catalog),
         }
     }
 }
 
-/// The items of a list, each name once. What is no item of the kind is left out.
-fn parsed<T: Clone>(
-    list: Option<Vec<Box<RawValue>>>,
-    parse: fn(Box<RawValue>) -> Option<T>,
-    key: fn(&T) -> &str,
-    previous: &Rc<[T]>,
-) -> Rc<[T]> {
-    let Some(list) = list else {
-        return previous.clone();
-    };
-    let mut seen = HashSet::new();
-    let items = list.into_iter().filter_map(parse);
-    items
-        .filter(|item| seen.insert(key(item).to_owned()))
-        .collect()
+/// Puts freshly loaded lists over those from before, and keeps account of what failed.
+#[derive(Default)]
+struct Merge {
+    any_loaded: bool,
+    first_error: Option<Error>,
+    problems: Vec<String>,
+}
+
+impl Merge {
+    /// The items of a list, each name once; what is no item of the kind is left out. `None` is a
+    /// list that the server does not offer.
+    fn list<T: Clone>(
+        &mut self,
+        kind: Kind,
+        outcome: Option<Result<Vec<Box<RawValue>>>>,
+        parse: fn(Box<RawValue>) -> Option<T>,
+        key: fn(&T) -> &str,
+        previous: &Rc<[T]>,
+    ) -> Rc<[T]> {
+        let list = match outcome {
+            None => return Rc::default(),
+            Some(Ok(list)) => list,
+            // Declared, and then not implemented: common, and no more than an empty list.
+            Some(Err(Error::Rpc(RpcError {
+                code: RpcError::METHOD_NOT_FOUND,
+                ..
+            }))) => Vec::new(),
+            Some(Err(error)) => {
+                self.problems
+                    .push(format!("{}: {}", kind.method, error.describe()));
+                self.first_error.get_or_insert(error);
+                return previous.clone();
+            }
+        };
+        self.any_loaded = true;
+        let mut seen = HashSet::new();
+        list.into_iter()
+            .filter_map(parse)
+            .filter(|item| seen.insert(key(item).to_owned()))
+            .collect()
+    }
 }
 
 /// Walks the pages of one list.
