@@ -1,7 +1,6 @@
 // Rust with the Wasm target from Debian's packages, for a machine where rustup can reach nothing. Debian has
 // the compiler and the sources of the standard library, but no compiled one for this target.
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, symlinkSync } from "node:fs";
 import path from "node:path";
 import { Problem, read, run, say } from "./process.mjs";
 import { TARGET, debian, isAtLeast, isRecent, minimumRust } from "./toolchain.mjs";
@@ -74,8 +73,10 @@ async function installStandardLibrary(sysroot) {
   if (!existsSync(library)) throw new Problem(`the sources of Rust's standard library are not in ${library}`);
   say("compiling Rust's standard library for Wasm, once, from Debian's sources: about a minute");
   const target = path.join(sysroot, "lib/rustlib", TARGET);
+  // Beside its destination, so that what an interruption leaves is found, and the last step is a rename.
   const partial = `${target}.partial`;
-  const scratch = mkdtempSync(path.join(tmpdir(), "rust-std-"));
+  const build = path.join(partial, "build");
+  rmSync(partial, { recursive: true, force: true });
   try {
     await run(debian.cargo, ["build", "--locked", "--release", "--target", TARGET, "--package", "sysroot"], {
       cwd: library,
@@ -84,7 +85,7 @@ async function installStandardLibrary(sysroot) {
         PATH: "/usr/bin:/bin",
         HOME: process.env.HOME,
         ...(process.env.CARGO_HOME && { CARGO_HOME: process.env.CARGO_HOME }),
-        CARGO_TARGET_DIR: scratch,
+        CARGO_TARGET_DIR: build,
         RUSTC: debian.rustc,
         // The standard library uses unstable features, and its callers must not have to enable them.
         RUSTC_BOOTSTRAP: "1",
@@ -92,17 +93,17 @@ async function installStandardLibrary(sysroot) {
       },
       todo: "check that the Cargo registry can be reached, then try again",
     });
-    rmSync(partial, { recursive: true, force: true });
-    mkdirSync(path.join(partial, "lib"), { recursive: true });
-    const built = path.join(scratch, TARGET, "release/deps");
+    const lib = path.join(partial, "lib");
+    mkdirSync(lib);
+    const built = path.join(build, TARGET, "release/deps");
     for (const file of readdirSync(built).filter((name) => name.endsWith(".rlib"))) {
-      copyFileSync(path.join(built, file), path.join(partial, "lib", file));
+      copyFileSync(path.join(built, file), path.join(lib, file));
     }
+    rmSync(build, { recursive: true });
     // The old one, if any, belongs to a compiler that is gone.
     rmSync(target, { recursive: true, force: true });
     renameSync(partial, target);
   } finally {
-    rmSync(scratch, { recursive: true, force: true });
     rmSync(partial, { recursive: true, force: true });
   }
 }

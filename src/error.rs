@@ -6,7 +6,7 @@ use crate::mcp::{ConnectionState, ServerId};
 use crate::ports::{DamagedRow, StoreError};
 use crate::protocol::{ProtocolError, RpcError};
 use crate::retry::InvalidRetry;
-use crate::transport::TransportError;
+use crate::transport::{TransportError, is_transient_status};
 use crate::url_guard::BlockedUrl;
 
 /// The result of this crate's functions.
@@ -125,6 +125,7 @@ impl Error {
     pub fn http_status(&self) -> Option<u16> {
         match self {
             Self::Transport(TransportError::Status(failure)) => Some(failure.status),
+            Self::Rpc(error) => error.http_status,
             _ => None,
         }
     }
@@ -135,7 +136,17 @@ impl Error {
         match self {
             Self::Timeout { .. } => true,
             Self::Transport(error) => error.is_transient(),
+            Self::Rpc(error) => error.http_status.is_some_and(is_transient_status),
             _ => false,
+        }
+    }
+
+    /// When the server wants to be asked again, if it said so.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Transport(TransportError::Status(failure)) => failure.retry_after,
+            Self::Rpc(error) => error.retry_after,
+            _ => None,
         }
     }
 }

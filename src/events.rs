@@ -31,9 +31,11 @@ impl<E: 'static> Listeners<E> {
         let list: Weak<List<E>> = Rc::downgrade(&self.list);
         Subscription {
             end: Some(Box::new(move || {
-                if let Some(list) = list.upgrade() {
-                    list.borrow_mut().retain(|(other, _)| *other != key);
-                }
+                let Some(list) = list.upgrade() else { return };
+                let at = list.borrow().iter().position(|(other, _)| *other == key);
+                // Dropped after the borrow: a listener may own another subscription of this list.
+                let listener = at.map(|at| list.borrow_mut().remove(at));
+                drop(listener);
             })),
         }
     }
@@ -107,6 +109,17 @@ mod tests {
         drop(first);
         listeners.call(&10);
         assert_eq!(sum.get(), 12);
+    }
+
+    #[test]
+    fn a_listener_may_own_a_subscription_of_the_same_list() {
+        let listeners = Listeners::<()>::default();
+        let inner = listeners.add(|()| ());
+        let outer = listeners.add(move |()| {
+            let _ = &inner;
+        });
+        drop(outer);
+        assert!(listeners.list.borrow().is_empty());
     }
 
     #[test]

@@ -72,8 +72,8 @@ pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
 pub use lifecycle::{Capability, Hooks, Lifecycle, LifecycleObject};
 pub use mcp::{
-    CatalogCounts, ConnectionInfo, ConnectionState, McpClientManager, McpClientOptions,
-    RegisterServer, ServerFilter, ServerId, ServerItem, StoredServer,
+    CatalogCounts, ConnectionInfo, ConnectionState, ListProblem, McpClientManager,
+    McpClientOptions, RegisterServer, ServerFilter, ServerId, ServerItem, StoredServer,
 };
 pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};

@@ -14,7 +14,8 @@ use worker::{Method, Request, Response, ResponseBuilder};
 use super::problem::Problem;
 use crate::Error;
 use crate::mcp::{
-    ConnectionState, McpClientManager, RegisterServer, ServerFilter, ServerId, StoredServer,
+    ConnectionState, ListProblem, McpClientManager, RegisterServer, ServerFilter, ServerId,
+    StoredServer,
 };
 use crate::protocol::Revision;
 use crate::retry::RetryOptions;
@@ -333,19 +334,14 @@ fn failed(mcp: &McpClientManager, id: &str, error: Error) -> Problem {
         .with("state", state.as_str())
 }
 
+fn explain(problem: &ListProblem) -> String {
+    format!("{}: {}", problem.method, problem.error.describe())
+}
+
 fn stored(mcp: &McpClientManager, id: &str) -> Result<StoredServer, Problem> {
-    let found = mcp
-        .list_servers()?
-        .into_iter()
-        .find(|stored| stored.id.as_str() == id);
-    found.ok_or_else(|| match mcp.damaged_servers() {
-        Ok(damaged) => damaged
-            .into_iter()
-            .find(|row| row.id == id)
-            .map_or_else(|| Error::UnknownServer(id.to_owned()), Error::from)
-            .into(),
-        Err(error) => error.into(),
-    })
+    Ok(mcp
+        .server(id)?
+        .ok_or_else(|| Error::UnknownServer(id.to_owned()))?)
 }
 
 fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
@@ -372,7 +368,7 @@ fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
         server_info: card.and_then(|card| card.server_info.clone()),
         problems: live
             .as_ref()
-            .map(|live| live.problems.clone())
+            .map(|live| live.problems.iter().map(explain).collect())
             .unwrap_or_default(),
         counts: live.map(|live| live.counts).unwrap_or_default(),
     }

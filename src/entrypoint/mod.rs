@@ -61,6 +61,9 @@ fn options(env: &Env) -> McpClientOptions {
     if let Some(ms) = number("REQUEST_TIMEOUT_MS") {
         options.request_timeout = Duration::from_millis(ms.into());
     }
+    if let Some(ms) = number("CONNECT_TIMEOUT_MS") {
+        options.connect_timeout = Duration::from_millis(ms.into());
+    }
     if let Some(ms) = number("DISCOVERY_TIMEOUT_MS") {
         options.discovery_timeout = Duration::from_millis(ms.into());
     }

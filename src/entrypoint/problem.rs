@@ -97,8 +97,12 @@ impl From<Error> for Problem {
             problem = problem
                 .with("code", rpc.code)
                 .with("message", rpc.message.clone());
-            if let Some(data) = &rpc.data {
-                problem = problem.with("data", data.clone());
+            let data = rpc
+                .data
+                .as_ref()
+                .and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+            if let Some(data) = data {
+                problem = problem.with("data", data);
             }
         }
         if let Error::NotConnected { state, .. } = &error {

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use worker::{Env, Request, Response, State, Storage, console_error};
 
 use self::startup::Startup;
-use crate::routing::{self, PROPS_HEADER};
+use crate::routing;
 use crate::{Error, Result};
 
 pub use capability::Capability;
@@ -30,7 +30,6 @@ struct Inner {
     capabilities: RefCell<Vec<Rc<dyn Capability>>>,
     capabilities_started: Startup<Error>,
     host_started: Startup<Error>,
-    props: RefCell<Option<serde_json::Value>>,
 }
 
 impl Lifecycle {
@@ -43,7 +42,6 @@ impl Lifecycle {
                 capabilities: RefCell::default(),
                 capabilities_started: Startup::default(),
                 host_started: Startup::default(),
-                props: RefCell::default(),
             }),
         }
     }
@@ -80,18 +78,6 @@ impl Lifecycle {
                     .into(),
             )
         })
-    }
-
-    /// What the router was told to hand to the object.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`] when the props do not have the shape of `T`.
-    pub fn props<T: serde::de::DeserializeOwned>(&self) -> Result<Option<T>> {
-        let props = self.inner.props.borrow().clone();
-        props
-            .map(serde_json::from_value)
-            .transpose()
-            .map_err(|error| Error::InvalidOption(format!("props: {error}")))
     }
 
     /// Starts the object, unless it is started: the capabilities, then the host. Every entry point
@@ -144,7 +130,7 @@ impl Lifecycle {
         object: &O,
         request: Request,
     ) -> worker::Result<Response> {
-        let request = self.take_props(request)?;
+        let request = routing::without_props(request)?;
         self.start(object).await?;
         let upgrade = request.headers().get("upgrade")?;
         if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
@@ -180,18 +166,6 @@ impl Lifecycle {
 
     fn capabilities(&self) -> Vec<Rc<dyn Capability>> {
         self.inner.capabilities.borrow().clone()
-    }
-
-    /// Keeps the props of the router and hides their header from everybody after it.
-    fn take_props(&self, request: Request) -> worker::Result<Request> {
-        let Some(header) = request.headers().get(PROPS_HEADER)? else {
-            return Ok(request);
-        };
-        match routing::decode_props(&header) {
-            Some(props) => drop(self.inner.props.replace(Some(props))),
-            None => console_error!("the props of a request are not JSON"),
-        }
-        routing::without_props(request)
     }
 }
 

@@ -8,8 +8,9 @@ use serde_json::value::RawValue;
 
 use super::McpClientOptions;
 use super::client::Client;
+use crate::protocol::bounded::{self, raw_member};
 use crate::protocol::jsonrpc::without_content;
-use crate::protocol::model::{ServerCard, raw_member};
+use crate::protocol::model::ServerCard;
 use crate::protocol::request::{Call, Params};
 use crate::protocol::{Prompt, ProtocolError, Resource, ResourceTemplate, RpcError, Tool};
 use crate::{Error, Result};
@@ -22,7 +23,17 @@ pub(crate) struct Catalog {
     pub(crate) resources: Rc<[Resource]>,
     pub(crate) templates: Rc<[ResourceTemplate]>,
     /// What kept a list from being loaded; the list then is what it was before.
-    pub(crate) problems: Vec<String>,
+    pub(crate) problems: Vec<ListProblem>,
+}
+
+/// A list that could not be loaded.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ListProblem {
+    /// The method that lists, such as `prompts/list`.
+    pub method: &'static str,
+    /// Why it failed.
+    pub error: Error,
 }
 
 /// One kind of item, and where it stands in the protocol.
@@ -105,7 +116,8 @@ impl Catalog {
             problems: merge.problems,
         };
         match merge.first_error {
-            Some(error) if !merge.any_loaded => Err(error),
+            // Authorization concerns the whole server, whichever list met the demand for it.
+            Some(error) if !merge.any_loaded || error.is_unauthorized() => Err(error),
             _ => Ok(catalog),
         }
     }
@@ -116,7 +128,7 @@ impl Catalog {
 struct Merge {
     any_loaded: bool,
     first_error: Option<Error>,
-    problems: Vec<String>,
+    problems: Vec<ListProblem>,
 }
 
 impl Merge {
@@ -139,9 +151,15 @@ impl Merge {
                 ..
             }))) => Vec::new(),
             Some(Err(error)) => {
-                self.problems
-                    .push(format!("{}: {}", kind.method, error.describe()));
-                self.first_error.get_or_insert(error);
+                self.problems.push(ListProblem {
+                    method: kind.method,
+                    error: error.clone(),
+                });
+                if error.is_unauthorized() {
+                    self.first_error = Some(error);
+                } else {
+                    self.first_error.get_or_insert(error);
+                }
                 return previous.clone();
             }
         };
@@ -177,7 +195,7 @@ async fn items(
                 .map_err(|error| Error::InvalidOption(error.to_string()))?;
         }
         let result = client.request(&call).await?;
-        let page = Page::read(&result, kind)?;
+        let page = Page::read(&result, kind, options.max_list_items - items.len())?;
         bytes += result.get().len();
         if bytes > options.max_list_bytes {
             return Err(ProtocolError::ListTooLarge {
@@ -221,14 +239,14 @@ struct Page {
 }
 
 impl Page {
-    fn read(result: &RawValue, kind: Kind) -> Result<Self, ProtocolError> {
+    fn read(result: &RawValue, kind: Kind, max_items: usize) -> Result<Self, ProtocolError> {
         let malformed = |reason: String| ProtocolError::MalformedResult {
             method: kind.method,
             reason,
         };
         let items = raw_member(result, kind.member)
             .ok_or_else(|| malformed(format!("\"{}\" is missing", kind.member)))?;
-        let items = serde_json::from_str(items.get())
+        let items = bounded::list(items.get().as_bytes(), max_items)
             .map_err(|error| malformed(without_content(&error)))?;
         let next_cursor =
             raw_member(result, "nextCursor").map(|cursor| serde_json::from_str(cursor.get()));

@@ -2,15 +2,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::future::{AbortHandle, Abortable, LocalBoxFuture, Shared};
 
 use super::catalog::Catalog;
-use super::client::{Client, Identity, Session};
+use super::client::Client;
+use super::joined::{Joined, Running};
 use super::server::{StoredServer, save_session};
+use super::session::{Identity, Session};
 use super::state::{Event, Phase};
 use super::within::within;
 use super::{ConnectionState, McpClientOptions, ServerId};
@@ -18,9 +19,6 @@ use crate::ports::Ports;
 use crate::transport::{StreamableHttp, TransportKind};
 use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
-
-/// Work that everybody who asks for it shares.
-type Joined = Shared<LocalBoxFuture<'static, Result<()>>>;
 
 /// What every connection of a manager has in common.
 pub(crate) struct Common {
@@ -32,7 +30,8 @@ pub(crate) struct Common {
 }
 
 pub(crate) struct Connection {
-    pub(crate) server: StoredServer,
+    server: RefCell<Rc<StoredServer>>,
+    id: ServerId,
     common: Rc<Common>,
     phase: RefCell<Phase>,
     client: RefCell<Option<Rc<Client>>>,
@@ -44,11 +43,6 @@ pub(crate) struct Connection {
     discovering: RefCell<Option<Running>>,
 }
 
-struct Running {
-    work: Joined,
-    abort: AbortHandle,
-}
-
 impl Connection {
     /// A connection that is about to be opened, or that waits for its user to sign in.
     pub(crate) fn new(server: StoredServer, common: Rc<Common>) -> Rc<Self> {
@@ -58,7 +52,8 @@ impl Connection {
             Phase::Connecting
         };
         Rc::new(Self {
-            server,
+            id: server.id.clone(),
+            server: RefCell::new(Rc::new(server)),
             common,
             phase: RefCell::new(phase),
             client: RefCell::default(),
@@ -70,7 +65,16 @@ impl Connection {
     }
 
     pub(crate) fn id(&self) -> &ServerId {
-        &self.server.id
+        &self.id
+    }
+
+    pub(crate) fn server(&self) -> Rc<StoredServer> {
+        self.server.borrow().clone()
+    }
+
+    /// Takes over what was said anew about the server, when the connection itself does not change.
+    pub(crate) fn update(&self, server: StoredServer) {
+        self.server.replace(Rc::new(server));
     }
 
     pub(crate) fn state(&self) -> ConnectionState {
@@ -92,22 +96,17 @@ impl Connection {
     /// Opens the connection, or joins the attempt that is under way.
     pub(crate) fn connect(self: &Rc<Self>) -> Joined {
         if let Some(running) = &*self.connecting.borrow() {
-            return running.work.clone();
+            return running.join();
         }
         let attempt = self.supersede();
         self.apply(attempt, Event::Connect);
         let this = self.clone();
-        let running = self.start(async move {
+        // Closing aborts this, so it never finishes for an attempt that is over.
+        let running = Running::start(&*self.common.ports.spawn, async move {
             let outcome = this.open(attempt).await;
-            if this.attempt.get() == attempt {
-                this.connecting.take();
-            }
+            this.connecting.take();
             match outcome {
                 Ok(client) => {
-                    if !this.is_current(attempt) {
-                        client.end();
-                        return Err(Error::Closed);
-                    }
                     this.client.replace(Some(client));
                     this.apply(attempt, Event::Opened);
                     Ok(())
@@ -118,7 +117,7 @@ impl Connection {
                 }
             }
         });
-        let work = running.work.clone();
+        let work = running.join();
         self.connecting.replace(Some(running));
         work
     }
@@ -128,23 +127,16 @@ impl Connection {
     /// Needs an open connection. A failure leaves it open and the catalogue as it was.
     pub(crate) fn discover(self: &Rc<Self>, timeout: Duration) -> Result<Joined> {
         if let Some(running) = &*self.discovering.borrow() {
-            return Ok(running.work.clone());
+            return Ok(running.join());
         }
         let client = self.open_client()?;
         let attempt = self.attempt.get();
         self.apply(attempt, Event::Discover);
         let this = self.clone();
-        let running = self.start(async move {
-            let options = this.common.options.clone();
-            let previous = this.catalog();
-            let load = async {
-                let card = client.session().ok_or(Error::Closed)?;
-                Catalog::load(&client, &options, &card.card, &previous).await
-            };
+        let running = Running::start(&*self.common.ports.spawn, async move {
+            // Boxed: the four lists side by side make a large future.
+            let load = this.load(&client).boxed_local();
             let outcome = within(&*this.common.ports.clock, timeout, "discovery", load).await;
-            if !this.is_current(attempt) {
-                return Err(Error::Closed);
-            }
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
@@ -165,9 +157,21 @@ impl Connection {
                 }
             }
         });
-        let work = running.work.clone();
+        let work = running.join();
         self.discovering.replace(Some(running));
         Ok(work)
+    }
+
+    async fn load(&self, client: &Rc<Client>) -> Result<Catalog> {
+        let (options, previous) = (&self.common.options, self.catalog());
+        let before = client.session().ok_or(Error::Closed)?;
+        let catalog = Catalog::load(client, options, &before.card, &previous).await?;
+        let after = client.session().ok_or(Error::Closed)?;
+        if before.card.capabilities == after.card.capabilities {
+            return Ok(catalog);
+        }
+        // The server has come back as another one meanwhile, and offers other lists.
+        Catalog::load(client, options, &after.card, &previous).await
     }
 
     /// The client of an open connection.
@@ -177,7 +181,7 @@ impl Connection {
         client
             .filter(|_| state.is_open())
             .ok_or_else(|| Error::NotConnected {
-                id: self.id().clone(),
+                id: self.id.clone(),
                 state,
                 error: self.error().map(|error| error.describe()),
             })
@@ -186,17 +190,17 @@ impl Connection {
     /// Gives up whatever is under way and ends the session. The object is not used afterwards.
     pub(crate) fn close(&self) {
         self.supersede();
+        // For those who still hold it.
+        self.phase.replace(Phase::Failed(Error::Closed));
     }
 
     /// Begins a new attempt: what belongs to the one before ends here.
     fn supersede(&self) -> u64 {
         let attempt = self.attempt.get() + 1;
         self.attempt.set(attempt);
-        for running in [self.connecting.take(), self.discovering.take()]
-            .into_iter()
-            .flatten()
-        {
-            running.abort.abort();
+        let running = [self.connecting.take(), self.discovering.take()];
+        for running in running.into_iter().flatten() {
+            running.abort();
         }
         if let Some(client) = self.client.take() {
             client.end();
@@ -204,13 +208,9 @@ impl Connection {
         attempt
     }
 
-    fn is_current(&self, attempt: u64) -> bool {
-        self.attempt.get() == attempt
-    }
-
     /// Moves the phase, unless the event belongs to an attempt that is over.
     fn apply(&self, attempt: u64, event: Event) {
-        if !self.is_current(attempt) {
+        if self.attempt.get() != attempt {
             return;
         }
         let next = self.phase.borrow().on(event);
@@ -220,21 +220,9 @@ impl Connection {
         }
     }
 
-    /// Runs work to its end even if nobody waits for it any more.
-    fn start(&self, work: impl Future<Output = Result<()>> + 'static) -> Running {
-        let (abort, registration) = AbortHandle::new_pair();
-        let work =
-            Abortable::new(work, registration).map(|outcome| outcome.unwrap_or(Err(Error::Closed)));
-        let work = work.boxed_local().shared();
-        self.common
-            .ports
-            .spawn
-            .spawn(work.clone().map(drop).boxed_local());
-        Running { work, abort }
-    }
-
-    async fn open(&self, attempt: u64) -> Result<Rc<Client>> {
-        match self.server.transport() {
+    async fn open(self: &Rc<Self>, attempt: u64) -> Result<Rc<Client>> {
+        let server = self.server();
+        match server.transport() {
             TransportKind::Auto | TransportKind::StreamableHttp => {}
             TransportKind::Other(name) => return Err(Error::UnsupportedTransport(name)),
         }
@@ -245,38 +233,43 @@ impl Connection {
             ..
         } = &*self.common;
         // Judged again at every attempt: the row may be older than the guard.
-        let url = GuardedUrl::parse(&self.server.url)?;
-        let headers = self.server.header_map()?;
+        let url = GuardedUrl::parse(&server.url)?;
+        let headers = server.header_map()?;
         let transport =
             StreamableHttp::new(ports.http.clone(), url, headers, options.max_response_bytes);
-        let store = ports.servers.clone();
-        let id = self.id().clone();
-        let on_session = Box::new(move |session: &Session| {
-            // A session that cannot be stored costs a handshake after the next wake, no more.
-            let _ = save_session(&*store, &id, Some(session));
-        });
+        let (ports, identity, options) = (ports.clone(), identity.clone(), options.clone());
+        let on_session = self.session_keeper(attempt);
         let client = Rc::new(Client::new(
             Rc::new(transport),
-            ports.clone(),
-            identity.clone(),
-            options.clone(),
+            ports,
+            identity,
+            options,
             on_session,
         ));
         // Only the first attempt after a wake takes up what was stored.
-        let stored = if attempt == 1 {
-            self.server.session()
-        } else {
-            None
-        };
+        let stored = if attempt == 1 { server.session() } else { None };
         client.open(stored).await?;
         Ok(client)
+    }
+
+    /// Stores every new agreement of an attempt, as long as the attempt is the current one.
+    fn session_keeper(self: &Rc<Self>, attempt: u64) -> Box<dyn Fn(&Session)> {
+        let this: Weak<Self> = Rc::downgrade(self);
+        Box::new(move |session| {
+            if let Some(this) = this.upgrade()
+                && this.attempt.get() == attempt
+            {
+                // A session that cannot be stored costs a handshake after the next wake, no more.
+                let _ = save_session(&*this.common.ports.servers, &this.id, Some(session));
+            }
+        })
     }
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("id", self.id())
+            .field("id", &self.id)
             .field("state", &self.state())
             .finish_non_exhaustive()
     }

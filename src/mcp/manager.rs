@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use futures::future::join_all;
-use futures::{StreamExt as _, stream};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::catalog::Catalog;
-use super::client::Identity;
+use super::catalog::{Catalog, ListProblem};
 use super::connection::{Common, Connection};
+use super::permits::Permits;
 use super::server::{RegisterServer, StoredServer, save_session};
+use super::session::Identity;
 use super::{ConnectionState, McpClientOptions, ServerFilter, ServerId};
 use crate::events::{Listeners, Subscription};
 use crate::ports::{DamagedRow, Ports};
@@ -25,6 +25,9 @@ use crate::protocol::{
     Revision, Tool,
 };
 use crate::{Error, Result};
+
+/// How long a server may put off the next attempt at most.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// Connects one object to MCP servers and remembers them. Cheap to clone.
 ///
@@ -65,7 +68,7 @@ pub struct ConnectionInfo {
     /// What the server said about itself, once agreed on.
     pub card: Option<crate::protocol::model::ServerCard>,
     /// Lists that could not be loaded, each with the reason.
-    pub problems: Vec<String>,
+    pub problems: Vec<ListProblem>,
     /// How many tools, prompts, resources and resource templates are known.
     pub counts: CatalogCounts,
 }
@@ -128,41 +131,35 @@ impl McpClientManager {
     /// Stores a server without connecting. Sends nothing.
     ///
     /// The id is stored as it is; make one from any text with [`ServerId::normalize`]. An id that
-    /// is registered already is registered anew: the row is replaced, and if anything that a
-    /// connection depends on changed, the live connection is closed and replaced too.
+    /// is registered already is registered anew: the row is replaced, and if URL, transport or
+    /// headers changed, the live connection is closed and replaced too.
     ///
     /// # Errors
-    /// [`Error::BlockedUrl`], [`Error::InvalidRetry`], [`Error::InvalidOption`] for an empty id, an
-    /// empty name or a header that is none, [`Error::DamagedRow`] when the id belongs to a row that
-    /// cannot be read.
+    /// [`Error::BlockedUrl`], [`Error::InvalidRetry`], [`Error::UnsupportedTransport`],
+    /// [`Error::InvalidOption`] for an empty or absurdly long id, name or URL, a header that is none,
+    /// or too many servers; [`Error::DamagedRow`] when the id belongs to a row that cannot be read.
     pub async fn register_server(
         &self,
         id: impl Into<Rc<str>>,
         server: RegisterServer,
     ) -> Result<ServerId> {
         let id = ServerId::verbatim(id);
-        if id.as_str().is_empty() || server.name.is_empty() {
+        server.validate(&id)?;
+        let previous = self.server(id.as_str())?;
+        if previous.is_none() && self.rows()?.len() >= self.inner.common.options.max_servers {
             return Err(Error::InvalidOption(
-                "a server needs an id and a name".into(),
+                "there are too many servers: remove one first".into(),
             ));
         }
-        crate::url_guard::GuardedUrl::parse(&server.url)?;
-        if let Some(retry) = &server.retry {
-            retry.validate()?;
-        }
-        let previous = self.stored(id.as_str())?;
         let stored = server.into_stored(id.clone(), previous)?;
         self.inner.common.ports.servers.put(&stored.encode()?)?;
-        let live = self.live(id.as_str());
-        if live
-            .as_ref()
-            .is_none_or(|live| !live.server.says_the_same(&stored))
-        {
-            if let Some(live) = live {
-                self.forget(live.id().as_str());
+        match self.live(id.as_str()) {
+            Some(live) if live.server().same_peer(&stored) => live.update(stored),
+            _ => {
+                self.forget(id.as_str());
+                let connection = Connection::new(stored, self.inner.common.clone());
+                self.inner.connections.borrow_mut().push(connection);
             }
-            let connection = Connection::new(stored, self.inner.common.clone());
-            self.inner.connections.borrow_mut().push(connection);
         }
         self.changed();
         Ok(id)
@@ -183,16 +180,14 @@ impl McpClientManager {
     /// `timeout` replaces the configured one. May be called again to refresh.
     ///
     /// # Errors
-    /// [`Error::UnknownServer`]; [`Error::NotConnected`] when the connection is not open; otherwise
+    /// [`Error::UnknownServer`]; [`Error::NotConnected`] when there is no open connection; otherwise
     /// why loading failed. The connection stays open then, and the catalogue is what it was.
     pub async fn discover_if_connected(
         &self,
         id: &str,
         timeout: Option<Duration>,
     ) -> Result<ConnectionState> {
-        let connection = self
-            .live(id)
-            .ok_or_else(|| Error::UnknownServer(id.to_owned()))?;
+        let connection = self.live(id).ok_or_else(|| self.why_not_live(id))?;
         let timeout = timeout.unwrap_or(self.inner.common.options.discovery_timeout);
         connection.discover(timeout)?.await?;
         Ok(connection.state())
@@ -229,11 +224,10 @@ impl McpClientManager {
     /// Closes a connection and keeps the server stored.
     ///
     /// # Errors
-    /// [`Error::UnknownServer`] when there is no live connection; storage errors.
+    /// [`Error::UnknownServer`]; [`Error::NotConnected`] when there is no live connection; storage
+    /// errors.
     pub async fn close_connection(&self, id: &str) -> Result<()> {
-        let connection = self
-            .live(id)
-            .ok_or_else(|| Error::UnknownServer(id.to_owned()))?;
+        let connection = self.live(id).ok_or_else(|| self.why_not_live(id))?;
         let id = connection.id().clone();
         self.forget(id.as_str());
         let saved = save_session(&*self.inner.common.ports.servers, &id, None);
@@ -279,6 +273,17 @@ impl McpClientManager {
         Ok(self.rows()?.into_iter().filter_map(Result::ok).collect())
     }
 
+    /// One stored server.
+    ///
+    /// # Errors
+    /// [`Error::DamagedRow`]; storage errors.
+    pub fn server(&self, id: &str) -> Result<Option<StoredServer>> {
+        let row = self.inner.common.ports.servers.get(id)?;
+        Ok(row
+            .map(|row| row.and_then(StoredServer::decode))
+            .transpose()?)
+    }
+
     /// The rows that cannot be read, each with the reason. They are kept as they are; remove one
     /// with [`remove_server`](Self::remove_server).
     ///
@@ -309,6 +314,8 @@ impl McpClientManager {
     }
 
     /// Calls `listener` after every change of a server: registered, state, catalogue, removed.
+    ///
+    /// A listener that holds a clone of this manager keeps it in memory for as long as it listens.
     pub fn on_server_state_changed(&self, listener: impl Fn() + 'static) -> Subscription {
         self.inner.state_changed.add(move |()| listener())
     }
@@ -425,48 +432,47 @@ impl McpClientManager {
         let rows = self
             .rows()
             .inspect_err(|_| self.inner.restored.set(false))?;
-        let mut coming_back = Vec::new();
+        let permits = Permits::new(self.inner.common.options.reconnect_concurrency.max(1));
         for stored in rows.into_iter().filter_map(Result::ok) {
+            if self.live(stored.id.as_str()).is_some() {
+                continue;
+            }
             let parked = stored.awaits_sign_in();
             let connection = Connection::new(stored, self.inner.common.clone());
             self.inner.connections.borrow_mut().push(connection.clone());
-            if !parked {
-                let number = self.begin(connection.id());
-                coming_back.push((connection, number));
+            if parked {
+                continue;
             }
+            let number = self.begin(connection.id());
+            let (this, permits) = (self.clone(), permits.clone());
+            self.inner.common.ports.spawn.spawn(Box::pin(async move {
+                // The outcome is in the connection's state, for whoever looks.
+                let _ = this.come_back(&connection, &permits).await;
+                this.settle(connection.id(), number);
+            }));
         }
-        if coming_back.is_empty() {
-            return Ok(());
-        }
-        let this = self.clone();
-        let at_once = self.inner.common.options.reconnect_concurrency.max(1);
-        self.inner.common.ports.spawn.spawn(Box::pin(async move {
-            stream::iter(coming_back)
-                .for_each_concurrent(at_once, async |(connection, number)| {
-                    // The outcome is in the connection's state, for whoever looks.
-                    let _ = this.come_back(&connection).await;
-                    this.settle(connection.id(), number);
-                })
-                .await;
-        }));
         Ok(())
     }
 
-    async fn come_back(&self, connection: &Rc<Connection>) -> Result<()> {
-        let retry = connection.server.retry();
+    async fn come_back(&self, connection: &Rc<Connection>, permits: &Rc<Permits>) -> Result<()> {
+        let retry = connection.server().retry();
         let mut failed = 0;
         loop {
+            // Held for one attempt only: servers that are down must not keep others waiting.
+            let permit = permits.acquire().await;
             if !self.is_live(connection) {
                 return Err(Error::Closed);
             }
             let outcome = self.open_and_discover(connection).await;
+            drop(permit);
             let Err(error) = outcome else { return Ok(()) };
             failed += 1;
             if failed >= retry.max_attempts || !error.is_transient() {
                 return Err(error);
             }
             let delay = retry.delay(failed, getrandom::u64().unwrap_or(u64::MAX / 2));
-            self.inner.common.ports.clock.sleep(delay).await;
+            let asked = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
+            self.inner.common.ports.clock.sleep(delay.max(asked)).await;
         }
     }
 
@@ -511,13 +517,6 @@ impl McpClientManager {
             .collect())
     }
 
-    fn stored(&self, id: &str) -> Result<Option<StoredServer>> {
-        let row = self.inner.common.ports.servers.get(id)?;
-        Ok(row
-            .map(|row| row.and_then(StoredServer::decode))
-            .transpose()?)
-    }
-
     fn live(&self, id: &str) -> Option<Rc<Connection>> {
         self.inner
             .connections
@@ -540,7 +539,7 @@ impl McpClientManager {
             return Ok(live);
         }
         let stored = self
-            .stored(id)?
+            .server(id)?
             .ok_or_else(|| Error::UnknownServer(id.to_owned()))?;
         let connection = Connection::new(stored, self.inner.common.clone());
         self.inner.connections.borrow_mut().push(connection.clone());
@@ -548,7 +547,7 @@ impl McpClientManager {
     }
 
     fn why_not_live(&self, id: &str) -> Error {
-        match self.stored(id) {
+        match self.server(id) {
             Ok(Some(stored)) => Error::NotConnected {
                 id: stored.id,
                 state: ConnectionState::NotConnected,
@@ -584,7 +583,7 @@ impl McpClientManager {
         let connections = self.inner.connections.borrow();
         let selected = connections
             .iter()
-            .filter(|live| filter.matches(live.id(), &live.server.name, live.state()));
+            .filter(|live| filter.matches(live.id(), &live.server().name, live.state()));
         let mut items = Vec::new();
         for live in selected {
             let list = list(&live.catalog());
@@ -600,6 +599,7 @@ impl McpClientManager {
 impl Pending {
     fn wait(&mut self) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
+        self.waiting.retain(|waiting| !waiting.is_canceled());
         self.waiting.push(sender);
         receiver
     }

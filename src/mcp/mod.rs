@@ -11,13 +11,18 @@ mod catalog;
 mod client;
 mod connection;
 mod filter;
+mod handshake;
+mod joined;
 mod manager;
 mod options;
+mod permits;
 mod server;
 mod server_id;
+mod session;
 mod state;
 mod within;
 
+pub use catalog::ListProblem;
 pub use filter::ServerFilter;
 pub use manager::{CatalogCounts, ConnectionInfo, McpClientManager, ServerItem};
 pub use options::McpClientOptions;

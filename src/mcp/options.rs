@@ -2,20 +2,29 @@
 
 use std::time::Duration;
 
-/// Limits and times of a manager. The defaults suit a Worker of 128 MB.
+/// Limits and times of a manager.
+///
+/// A Worker has 128 MB for all objects of an isolate, and answers are held in memory while they are
+/// read. The defaults leave room for a few large ones at once, not for many.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpClientOptions {
     /// How long one request may take, from sending it to its whole answer. Default 60 s.
     pub request_timeout: Duration,
+    /// How long opening a connection may take, all its requests together. Default 30 s.
+    pub connect_timeout: Duration,
     /// How long loading a server's whole catalogue may take. Default 30 s.
     pub discovery_timeout: Duration,
     /// The largest answer, and the largest single event of a stream, in bytes. Default 10 MiB.
     pub max_response_bytes: usize,
     /// The most pages of one list. Default 64.
     pub max_list_pages: u32,
-    /// The largest list over all its pages, in bytes. Default 16 MiB.
+    /// The largest list over all its pages, in bytes. Default 10 MiB.
     pub max_list_bytes: usize,
+    /// The most items of one list over all its pages. Default 10 000.
+    pub max_list_items: usize,
+    /// The most servers that can be registered. Default 500.
+    pub max_servers: usize,
     /// How many servers are connected at once after a wake. A Worker has six connections for all
     /// its requests, so some must stay free. Default 4.
     pub reconnect_concurrency: usize,
@@ -25,10 +34,13 @@ impl Default for McpClientOptions {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_mins(1),
+            connect_timeout: Duration::from_secs(30),
             discovery_timeout: Duration::from_secs(30),
             max_response_bytes: 10 << 20,
             max_list_pages: 64,
-            max_list_bytes: 16 << 20,
+            max_list_bytes: 10 << 20,
+            max_list_items: 10_000,
+            max_servers: 500,
             reconnect_concurrency: 4,
         }
     }

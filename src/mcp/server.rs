@@ -7,13 +7,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ServerId;
-use super::client::Session;
+use super::session::Session;
 use crate::ports::{DamagedRow, ServerRow, ServerStore};
 use crate::protocol::jsonrpc::without_content;
-use crate::protocol::{Era, Revision};
+use crate::protocol::{Era, Revision, clip};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
+use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
+
+/// The longest id and the longest display name, in bytes.
+const MAX_NAME: usize = 256;
+/// The longest URL, in bytes.
+const MAX_URL: usize = 8 << 10;
+/// The most that all headers of a server may take, in bytes.
+const MAX_HEADERS: usize = 16 << 10;
 
 /// A server to register.
 ///
@@ -65,6 +73,36 @@ impl RegisterServer {
         self
     }
 
+    /// Checks what can be checked without knowing the row.
+    pub(crate) fn validate(&self, id: &ServerId) -> Result<()> {
+        for (what, text, max) in [
+            ("id", id.as_str(), MAX_NAME),
+            ("name", &self.name, MAX_NAME),
+            ("URL", &self.url, MAX_URL),
+        ] {
+            if text.is_empty() || text.len() > max {
+                return Err(Error::InvalidOption(format!(
+                    "the {what} must have 1 to {max} bytes"
+                )));
+            }
+        }
+        let header_bytes: usize = self
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        if header_bytes > MAX_HEADERS {
+            return Err(Error::InvalidOption(format!(
+                "the headers are larger than {MAX_HEADERS} bytes"
+            )));
+        }
+        if let TransportKind::Other(name) = &self.transport {
+            return Err(Error::UnsupportedTransport(clip(name, 40)));
+        }
+        GuardedUrl::parse(&self.url)?;
+        Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)
+    }
+
     /// The row to store: this registration over what the row held so far, so that members which
     /// this version does not know are kept.
     pub(crate) fn into_stored(
@@ -77,7 +115,9 @@ impl RegisterServer {
         stored.url = self.url;
         let transport = stored.options.transport.get_or_insert_default();
         transport.kind = Some(self.transport);
-        transport.request_init = None;
+        if let Some(init) = &mut transport.request_init {
+            init.headers = None;
+        }
         transport.headers = (!self.headers.is_empty()).then(|| {
             HeaderFields::Map(
                 self.headers
@@ -89,12 +129,9 @@ impl RegisterServer {
         stored.options.retry = self
             .retry
             .and_then(|retry| serde_json::to_value(retry).ok());
-        let headers = stored.header_map()?;
+        stored.header_map()?;
         // A session belongs to one server and to one user of it, whom the headers may name.
-        let same_peer = previous.is_some_and(|previous| {
-            previous.url == stored.url && previous.header_map().ok() == Some(headers)
-        });
-        if !same_peer {
+        if !previous.is_some_and(|previous| previous.same_peer(&stored)) {
             stored.auth_url = None;
             stored.set_session(None);
         }
@@ -168,14 +205,13 @@ impl StoredServer {
             .unwrap_or(RetryOptions::CONNECT)
     }
 
-    /// Whether both say the same about the server; what was agreed on with it does not count.
-    pub(crate) fn says_the_same(&self, other: &Self) -> bool {
-        let [said, others] = [self, other].map(|server| {
-            let mut server = server.clone();
-            server.set_session(None);
-            server.encode().ok()
-        });
-        said == others
+    /// Whether both mean the same server, reached in the same way as the same user.
+    pub(crate) fn same_peer(&self, other: &Self) -> bool {
+        self.url == other.url
+            && self.transport() == other.transport()
+            && self
+                .header_map()
+                .is_ok_and(|headers| other.header_map().is_ok_and(|others| others == headers))
     }
 
     /// Whether the server waits for its user to sign in.
@@ -201,9 +237,12 @@ impl StoredServer {
                 let refuse =
                     || Error::InvalidOption(format!("header {name:?} is not a valid HTTP header"));
                 let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refuse())?;
-                let mut value = value
+                // Visible ASCII only: what else the type takes, `fetch` does not.
+                let value = value
                     .as_str()
-                    .and_then(|value| HeaderValue::from_str(value).ok())
+                    .and_then(|value| HeaderValue::from_str(value).ok());
+                let mut value = value
+                    .filter(|value| value.to_str().is_ok())
                     .ok_or_else(refuse)?;
                 value.set_sensitive(true);
                 headers.insert(parsed, value);
@@ -509,6 +548,7 @@ mod tests {
             (r#"{"retry":"secret"}"#, "retry"),
             (r#"{"retry":{"maxAttempts":"secret"}}"#, "retry"),
             (r#"{"transport":{"headers":{"x-key":5}}}"#, "x-key"),
+            (r#"{"transport":{"headers":{"x-key":"sécret"}}}"#, "x-key"),
             (r#"{"transport":{"headers":{"x-key":"secret\n"}}}"#, "x-key"),
         ] {
             let damaged = StoredServer::decode(row(Some(options))).unwrap_err();

@@ -2,14 +2,21 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
+use super::bounded::{self, small_member};
 use super::{ProtocolError, clip};
 
 /// Longest error message that is kept of what a server sent, in characters.
 const MAX_MESSAGE: usize = 2_000;
+/// The longest error data that is kept, in bytes.
+const MAX_DATA: usize = 64 << 10;
+/// The most messages that are taken out of one array.
+const MAX_BATCH: usize = 1_000;
 
 /// The id of a request. `1` and `"1"` are different ids (JSON-RPC 2.0 §4).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -22,7 +29,7 @@ pub enum RequestId {
 }
 
 /// One decoded message. Parameters and results stay the text they were.
-#[derive(Debug)]
+#[non_exhaustive]
 pub enum Message {
     /// The peer asks for something and waits.
     Request {
@@ -48,19 +55,33 @@ pub enum Message {
 }
 
 /// A JSON-RPC error object sent by a server. Message and data are untrusted.
-#[derive(Clone, PartialEq, thiserror::Error, Serialize)]
+#[derive(Clone, thiserror::Error)]
 #[error("the server answered with error {code}: {message}")]
+#[non_exhaustive]
 pub struct RpcError {
     /// The code.
     pub code: i64,
     /// The server's text, cut to 2 000 characters.
     pub message: String,
-    /// Whatever the server added.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<serde_json::Value>,
+    /// Whatever the server added, unless that is longer than 64 KiB.
+    pub data: Option<Rc<RawValue>>,
+    /// The HTTP status it came with, when that was not 2xx.
+    pub http_status: Option<u16>,
+    /// When the server wants to be asked again, if it said so.
+    pub retry_after: Option<Duration>,
 }
 
 impl RpcError {
+    pub(crate) fn new(code: i64, message: String, data: Option<Rc<RawValue>>) -> Self {
+        Self {
+            code,
+            message,
+            data,
+            http_status: None,
+            retry_after: None,
+        }
+    }
+
     /// The method does not exist (JSON-RPC 2.0 §5.1).
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Header and body of a request disagree (MCP 2026-07-28).
@@ -72,15 +93,14 @@ impl RpcError {
 
     /// The revisions listed by an unsupported-version error.
     pub(crate) fn supported_versions(&self) -> Vec<String> {
-        let list = self
-            .data
-            .as_ref()
-            .and_then(|data| data.get("supported")?.as_array());
-        list.into_iter()
+        let data = self.data.as_deref();
+        let versions: Option<Vec<String>> =
+            data.and_then(|data| small_member(data, "supported", 4 << 10));
+        versions
+            .into_iter()
             .flatten()
-            .filter_map(|item| item.as_str())
             .take(32)
-            .map(|text| clip(text, 40))
+            .map(|text| clip(&text, 40))
             .collect()
     }
 }
@@ -92,7 +112,7 @@ impl fmt::Debug for RpcError {
             .field("code", &self.code)
             .field("message", &self.message)
             .field("has_data", &self.data.is_some())
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,7 +125,7 @@ impl fmt::Debug for RpcError {
 pub fn decode(text: &[u8]) -> Result<Vec<Message>, ProtocolError> {
     let malformed = |error: serde_json::Error| ProtocolError::NotJsonRpc(without_content(&error));
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        let envelopes: Vec<Envelope<'_>> = serde_json::from_slice(text).map_err(malformed)?;
+        let envelopes: Vec<Envelope<'_>> = bounded::list(text, MAX_BATCH).map_err(malformed)?;
         envelopes.into_iter().map(Message::try_from).collect()
     } else {
         let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(malformed)?;
@@ -124,10 +144,29 @@ pub(crate) fn without_content(error: &serde_json::Error) -> String {
     .to_lowercase()
 }
 
+/// Parameters and results can hold anything, so only their kind is shown.
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request { id, method } => {
+                f.debug_tuple("Request").field(id).field(method).finish()
+            }
+            Self::Notification { method, .. } => {
+                f.debug_tuple("Notification").field(method).finish()
+            }
+            Self::Response { id, outcome } => f
+                .debug_tuple("Response")
+                .field(id)
+                .field(&outcome.is_ok())
+                .finish(),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 struct Envelope<'a> {
-    #[serde(default, deserialize_with = "present")]
-    id: Option<serde_json::Value>,
+    #[serde(default, borrow)]
+    id: Option<&'a RawValue>,
     #[serde(default, borrow)]
     method: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
@@ -135,23 +174,17 @@ struct Envelope<'a> {
     // A result of `null` is a result; an absent member is none.
     #[serde(default, borrow, deserialize_with = "present_raw")]
     result: Option<&'a RawValue>,
-    #[serde(default)]
-    error: Option<ErrorObject>,
+    #[serde(default, borrow)]
+    error: Option<ErrorObject<'a>>,
 }
 
 #[derive(Deserialize)]
-struct ErrorObject {
+struct ErrorObject<'a> {
     code: i64,
     #[serde(default)]
     message: String,
-    #[serde(default)]
-    data: Option<serde_json::Value>,
-}
-
-fn present<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<serde_json::Value>, D::Error> {
-    serde_json::Value::deserialize(deserializer).map(Some)
+    #[serde(default, borrow)]
+    data: Option<&'a RawValue>,
 }
 
 fn present_raw<'de: 'a, 'a, D: Deserializer<'de>>(
@@ -171,7 +204,7 @@ impl TryFrom<Envelope<'_>> for Message {
             result,
             error,
         } = envelope;
-        let request_id = id.and_then(|id| serde_json::from_value(id).ok());
+        let request_id = id.and_then(|id| serde_json::from_str(id.get()).ok());
         let owned = |raw: &RawValue| raw.to_owned();
         match (method, request_id, result, error) {
             (Some(method), Some(id), None, None) => Ok(Self::Request {
@@ -196,14 +229,12 @@ impl TryFrom<Envelope<'_>> for Message {
                     data,
                 }),
             ) => {
-                let message = clip(&message, MAX_MESSAGE);
+                let data = data.filter(|data| data.get().len() <= MAX_DATA);
+                let data = data.map(|data| data.to_owned().into());
+                let error = RpcError::new(code, clip(&message, MAX_MESSAGE), data);
                 Ok(Self::Response {
                     id,
-                    outcome: Err(RpcError {
-                        code,
-                        message,
-                        data,
-                    }),
+                    outcome: Err(error),
                 })
             }
             _ => Err(ProtocolError::NotJsonRpc(
@@ -304,6 +335,19 @@ mod tests {
             "]".repeat(100_000)
         );
         let _ = decode(nested.as_bytes());
+    }
+
+    #[test]
+    fn what_would_take_much_memory_is_refused_or_left_out() {
+        let many = format!("[{}{{}}]", r#"{"method":"x"},"#.repeat(MAX_BATCH));
+        assert!(decode(many.as_bytes()).is_err());
+        let data = format!("[{}0]", "[0],".repeat(MAX_DATA));
+        let Message::Response { outcome, .. } = one(&format!(
+            r#"{{"id":1,"error":{{"code":-1,"message":"m","data":{data}}}}}"#
+        )) else {
+            panic!()
+        };
+        assert!(outcome.unwrap_err().data.is_none());
     }
 
     #[test]

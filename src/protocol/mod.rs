@@ -6,6 +6,7 @@
 //! revision and the client's capabilities in `params._meta`. A server's era is found by sending a
 //! modern `server/discover` first and judging what comes back ([`version::judge`]).
 
+pub(crate) mod bounded;
 pub mod jsonrpc;
 pub mod model;
 pub mod request;

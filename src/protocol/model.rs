@@ -5,14 +5,16 @@
 //! holds the server's text and reads the members it is asked for. Serialising one writes that text
 //! back, byte for byte, so key order, numbers and `$ref` survive. Cloning is cheap.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use super::bounded::{raw_member, small_member};
+use super::clip;
 
 /// Reads one member of a JSON object's text. `None` when it is absent, `null`, or of another type.
 fn member<T: DeserializeOwned>(object: &RawValue, name: &str) -> Option<T> {
@@ -20,47 +22,6 @@ fn member<T: DeserializeOwned>(object: &RawValue, name: &str) -> Option<T> {
         .ok()
         .flatten()
 }
-
-/// The text of one member of a JSON object; the last one wins when a name is repeated.
-pub(crate) fn raw_member<'a>(object: &'a RawValue, name: &str) -> Option<&'a RawValue> {
-    let members: Members<'a> = serde_json::from_str(object.get()).ok()?;
-    members
-        .0
-        .into_iter()
-        .rev()
-        .find(|(key, _)| key == name)
-        .map(|(_, value)| value)
-}
-
-/// The members of a JSON object in the order of the text, values unread.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Members<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::with_capacity(8);
-                while let Some(Key(key)) = map.next_key()? {
-                    members.push((key, map.next_value()?));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
-}
-
-/// `Cow<str>` borrows as a map key only through a wrapper.
-#[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// An item of a catalogue: the text, and the string that names it.
 macro_rules! item {
@@ -256,20 +217,13 @@ impl CallToolResult {
     }
 }
 
-/// Members of a result that decide how to go on, read in one pass.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct ResultHead<'a> {
-    #[serde(default, borrow)]
-    pub(crate) result_type: Option<Cow<'a, str>>,
-}
-
 /// What a server says about itself in either era.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ServerCard {
     /// The server's capabilities, kept with unknown members.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default)]
     pub capabilities: BTreeMap<String, serde_json::Value>,
     /// Guidance for a model. Untrusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -279,13 +233,23 @@ pub struct ServerCard {
     pub server_info: Option<serde_json::Value>,
 }
 
-fn null_as_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
-    deserializer: D,
-) -> Result<T, D::Error> {
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
+/// The longest capabilities and identity that are read, in bytes of JSON.
+const MAX_CARD_MEMBER: usize = 64 << 10;
+/// The longest instructions that are kept, in characters.
+const MAX_INSTRUCTIONS: usize = 64 << 10;
 
 impl ServerCard {
+    /// Reads the members of an `initialize` or `server/discover` result. What is of another type,
+    /// or absurdly long, counts as absent.
+    pub(crate) fn read(result: &RawValue) -> Self {
+        let instructions: Option<String> = member(result, "instructions");
+        Self {
+            capabilities: small_member(result, "capabilities", MAX_CARD_MEMBER).unwrap_or_default(),
+            instructions: instructions.map(|text| clip(&text, MAX_INSTRUCTIONS)),
+            server_info: small_member(result, "serverInfo", MAX_CARD_MEMBER),
+        }
+    }
+
     /// Whether the server declared a capability. `null` and `false` count as not declared.
     pub fn offers(&self, capability: &str) -> bool {
         self.capabilities
@@ -346,6 +310,54 @@ mod tests {
             (r#"{"name":"n","annotations":{}}"#, "n"),
         ] {
             assert_eq!(Tool::from_json(raw(text)).unwrap().display_name(), name);
+        }
+    }
+
+    #[test]
+    fn a_card_takes_what_it_understands_and_no_more_than_it_can_hold() {
+        let long = "x".repeat(MAX_INSTRUCTIONS + 1);
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        for (text, offers, instructions) in [
+            (
+                r#"{"capabilities":{"tools":{}},"instructions":"be kind"}"#.to_owned(),
+                true,
+                Some(7),
+            ),
+            (r#"{"capabilities":{"tools":null}}"#.to_owned(), false, None),
+            (
+                r#"{"capabilities":{"tools":false}}"#.to_owned(),
+                false,
+                None,
+            ),
+            (
+                r#"{"capabilities":null,"instructions":null}"#.to_owned(),
+                false,
+                None,
+            ),
+            (
+                r#"{"capabilities":["tools"],"instructions":3}"#.to_owned(),
+                false,
+                None,
+            ),
+            (
+                format!(r#"{{"capabilities":{{"tools":{{"x":"{long}"}}}}}}"#),
+                false,
+                None,
+            ),
+            (
+                format!(r#"{{"capabilities":{{"tools":{deep}}}}}"#),
+                false,
+                None,
+            ),
+            (
+                format!(r#"{{"instructions":"{long}"}}"#),
+                false,
+                Some(MAX_INSTRUCTIONS + 3),
+            ),
+        ] {
+            let card = ServerCard::read(&raw(&text));
+            assert_eq!(card.offers("tools"), offers);
+            assert_eq!(card.instructions.map(|text| text.len()), instructions);
         }
     }
 

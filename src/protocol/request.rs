@@ -21,14 +21,12 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// `mcp-name`
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Headers whose values follow from the message or the session, so that no host may set them.
-pub const RESERVED: [HeaderName; 5] = [
-    PROTOCOL_VERSION,
-    SESSION_ID,
-    METHOD,
-    NAME,
-    HeaderName::from_static("last-event-id"),
-];
+/// Whether a header's value follows from the message or the session, so that no host may set it.
+pub fn is_reserved(name: &HeaderName) -> bool {
+    [PROTOCOL_VERSION, SESSION_ID, METHOD, NAME].contains(name)
+        || name == "last-event-id"
+        || name.as_str().starts_with("mcp-param-")
+}
 
 /// Who we are and what we can do, as sent to servers.
 #[derive(Debug, Clone, Serialize)]

@@ -1,9 +1,9 @@
 //! Protocol revisions, and what a first answer says about the server's era.
 
+use super::bounded::{raw_member, small_member};
 use super::jsonrpc::RpcError;
 use super::model::ServerCard;
 use super::{ProtocolError, clip};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 
 /// How a revision is spoken.
@@ -123,8 +123,9 @@ pub enum Verdict {
 /// as the page has it; the reference's classifier takes them for legacy.
 pub fn judge(answer: &ProbeAnswer<'_>) -> Verdict {
     match answer {
-        ProbeAnswer::Status(401 | 403 | 408 | 425 | 429 | 500..)
-        | ProbeAnswer::Error(401 | 403 | 500.., _) => Verdict::NoEvidence,
+        ProbeAnswer::Status(status) | ProbeAnswer::Error(status, _) if !is_evidence(*status) => {
+            Verdict::NoEvidence
+        }
         ProbeAnswer::Error(_, error) if error.code == RpcError::UNSUPPORTED_VERSION => {
             judge_refusal(error)
         }
@@ -139,6 +140,11 @@ pub fn judge(answer: &ProbeAnswer<'_>) -> Verdict {
         ProbeAnswer::Error(..) | ProbeAnswer::Status(_) => Verdict::Legacy,
         ProbeAnswer::Result(result) => judge_result(result),
     }
+}
+
+/// Whether a status says anything about the era. Authorization, overload and trouble do not.
+const fn is_evidence(status: u16) -> bool {
+    !matches!(status, 401 | 403 | 408 | 425 | 429 | 500..)
 }
 
 fn judge_refusal(error: &RpcError) -> Verdict {
@@ -161,66 +167,52 @@ fn is_after_legacy(name: &str) -> bool {
 }
 
 fn judge_result(result: &RawValue) -> Verdict {
-    let Ok(found) = serde_json::from_str::<DiscoverResult>(result.get()) else {
+    let versions: Option<Vec<String>> = small_member(result, "supportedVersions", MAX_VERSIONS);
+    let Some(versions) = versions else {
         return Verdict::Legacy;
     };
-    let supported: Vec<String> = found
-        .supported_versions
-        .iter()
-        .take(32)
-        .map(|name| clip(name, 40))
-        .collect();
-    match Revision::newest_modern(&supported) {
-        Some(revision) => Verdict::Modern(revision, Box::new(found.into_card())),
-        None if supported.iter().any(|name| Revision::parse(name).is_some()) => Verdict::Legacy,
-        None => Verdict::Refused(ProtocolError::NoCommonVersion(supported)),
+    match Revision::newest_modern(&versions) {
+        Some(revision) => Verdict::Modern(revision, Box::new(discovered(result))),
+        None if versions.iter().any(|name| Revision::parse(name).is_some()) => Verdict::Legacy,
+        None => Verdict::Refused(ProtocolError::NoCommonVersion(
+            versions
+                .iter()
+                .take(32)
+                .map(|name| clip(name, 40))
+                .collect(),
+        )),
     }
 }
 
-/// The result of `server/discover`. The server's identity belongs into `_meta`; a `serverInfo`
-/// beside the capabilities, as some servers send it, is taken where `_meta` has none.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct DiscoverResult {
-    supported_versions: Vec<String>,
-    #[serde(flatten)]
-    card: ServerCard,
-    #[serde(default, rename = "_meta")]
-    meta: Option<serde_json::Value>,
+/// The longest list of revisions that is read, in bytes of JSON.
+const MAX_VERSIONS: usize = 4 << 10;
+
+/// The server's identity belongs into `_meta`; a `serverInfo` beside the capabilities, as some
+/// servers send it, is taken where `_meta` has none.
+fn discovered(result: &RawValue) -> ServerCard {
+    let mut card = ServerCard::read(result);
+    let identity = raw_member(result, "_meta")
+        .and_then(|meta| small_member(meta, "io.modelcontextprotocol/serverInfo", MAX_VERSIONS));
+    card.server_info = identity.or(card.server_info);
+    card
 }
 
-impl DiscoverResult {
-    fn into_card(self) -> ServerCard {
-        let mut card = self.card;
-        let identity = self
-            .meta
-            .and_then(|meta| meta.get("io.modelcontextprotocol/serverInfo").cloned());
-        card.server_info = identity.or(card.server_info);
-        card
-    }
-}
-
-/// The result of `initialize`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InitializeResult {
-    /// The revision the server chose.
-    pub protocol_version: String,
-    /// The rest.
-    #[serde(flatten)]
-    pub card: ServerCard,
-}
-
-impl InitializeResult {
-    /// The revision agreed on.
-    ///
-    /// # Errors
-    /// When it is none of ours, or a modern one, which a handshake cannot agree on.
-    pub fn revision(&self) -> Result<Revision, ProtocolError> {
-        Revision::parse(&self.protocol_version)
-            .filter(|revision| revision.era() == Era::Legacy)
-            .ok_or_else(|| ProtocolError::UnsupportedVersion(clip(&self.protocol_version, 40)))
-    }
+/// Reads the result of `initialize`: the revision agreed on, and what the server says of itself.
+///
+/// # Errors
+/// When it names no revision, or none of ours, or a modern one, which a handshake cannot agree on.
+pub fn read_initialize(result: &RawValue) -> Result<(Revision, ServerCard), ProtocolError> {
+    let version: String =
+        small_member(result, "protocolVersion", MAX_VERSIONS).ok_or_else(|| {
+            ProtocolError::MalformedResult {
+                method: "initialize",
+                reason: "\"protocolVersion\" is missing".into(),
+            }
+        })?;
+    let revision = Revision::parse(&version)
+        .filter(|revision| revision.era() == Era::Legacy)
+        .ok_or_else(|| ProtocolError::UnsupportedVersion(clip(&version, 40)))?;
+    Ok((revision, ServerCard::read(result)))
 }
 
 #[cfg(test)]
@@ -228,12 +220,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn error(code: i64, data: serde_json::Value) -> RpcError {
-        RpcError {
-            code,
-            message: String::new(),
-            data: Some(data),
-        }
+    fn error(code: i64, data: &serde_json::Value) -> RpcError {
+        RpcError::new(code, String::new(), Some(raw(data).into()))
     }
 
     fn raw(value: &serde_json::Value) -> Box<RawValue> {
@@ -281,6 +269,8 @@ mod tests {
             ),
             (503, -32601, none(), NoEvidence),
             (401, -32601, none(), NoEvidence),
+            (408, -32601, none(), NoEvidence),
+            (429, -32000, none(), NoEvidence),
             (
                 403,
                 -32022,
@@ -289,7 +279,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                judge(&ProbeAnswer::Error(status, &error(code, data))),
+                judge(&ProbeAnswer::Error(status, &error(code, &data))),
                 verdict,
                 "{status} {code}"
             );
@@ -352,10 +342,11 @@ mod tests {
     #[test]
     fn a_handshake_agrees_on_a_legacy_revision_only() {
         let parse = |version: &str| {
-            serde_json::from_value::<InitializeResult>(json!({"protocolVersion": version}))
-                .unwrap()
-                .revision()
+            read_initialize(&raw(&json!({"protocolVersion": version})))
+                .map(|(revision, _)| revision)
         };
+        assert!(read_initialize(&raw(&json!({}))).is_err());
+        assert!(read_initialize(&raw(&json!([]))).is_err());
         assert_eq!(parse("2025-03-26"), Ok(Revision::V2025_03_26));
         assert!(parse("2026-07-28").is_err());
         assert!(parse("1999-01-01").is_err());

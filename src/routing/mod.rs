@@ -2,15 +2,13 @@
 
 mod path;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD as BASE64;
 use wasm_bindgen::{JsCast as _, JsValue};
 use worker::{Env, Request, Response, ResponseBuilder, Result};
 
 pub use path::{AgentPath, kebab_case};
 
-/// Carries the router's props to the object. Only a router may set it.
-pub(crate) const PROPS_HEADER: &str = "x-agents-lifecycle-props";
+/// Internal to routers of this system: what they hand to an object.
+const PROPS_HEADER: &str = "x-agents-lifecycle-props";
 const PREFIX: &str = "agents";
 
 /// Hands a request for `/agents/<class>/<name>/…` to the object of that name.
@@ -75,13 +73,4 @@ pub(crate) fn without_props(request: Request) -> Result<Request> {
     let mut request = request.clone_mut()?;
     request.headers_mut()?.delete(PROPS_HEADER)?;
     Ok(request)
-}
-
-/// Base64 of JSON, or JSON itself where the text begins like an object or a list.
-pub(crate) fn decode_props(header: &str) -> Option<serde_json::Value> {
-    let text = header.trim();
-    if text.starts_with(['{', '[']) {
-        return serde_json::from_str(text).ok();
-    }
-    serde_json::from_slice(&BASE64.decode(text).ok()?).ok()
 }

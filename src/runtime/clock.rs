@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
 use worker::Delay;
 
@@ -14,6 +15,7 @@ pub(super) struct Timers;
 
 impl Clock for Timers {
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
-        Box::pin(Delay::from(duration.min(LONGEST)))
+        // `Delay` wakes only who polled it first; shared, it wakes whoever polled it last.
+        Box::pin(Delay::from(duration.min(LONGEST)).shared())
     }
 }

@@ -17,6 +17,7 @@ pub use streamable_http::StreamableHttp;
 
 /// The transports a server can be registered with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransportKind {
     /// The one the server speaks. The default.
     #[default]
@@ -62,7 +63,6 @@ impl<'de> serde::Deserialize<'de> for TransportKind {
 }
 
 /// One message to send.
-#[derive(Debug)]
 pub struct Outgoing {
     /// The JSON text.
     pub body: String,
@@ -136,7 +136,7 @@ impl TransportError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Network(_) | Self::Ended => true,
-            Self::Status(failure) => failure.is_transient(),
+            Self::Status(failure) => is_transient_status(failure.status),
             Self::Redirect(_)
             | Self::TooManyRedirects(_)
             | Self::ContentType(_)
@@ -149,6 +149,7 @@ impl TransportError {
 
 /// A status other than 2xx.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct HttpFailure {
     /// The status code.
     pub status: u16,
@@ -158,10 +159,9 @@ pub struct HttpFailure {
     pub retry_after: Option<Duration>,
 }
 
-impl HttpFailure {
-    fn is_transient(&self) -> bool {
-        matches!(self.status, 408 | 425 | 429 | 500 | 502..=504 | 506..)
-    }
+/// Whether a status says that the same request may succeed later.
+pub(crate) const fn is_transient_status(status: u16) -> bool {
+    matches!(status, 408 | 425 | 429 | 500 | 502..=504 | 506..)
 }
 
 impl std::fmt::Display for HttpFailure {
@@ -180,6 +180,15 @@ impl std::fmt::Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Answer")
             .field("has_session", &self.session_id.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Bodies hold arguments, which can be anything, so only the length is shown.
+impl std::fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("bytes", &self.body.len())
             .finish_non_exhaustive()
     }
 }

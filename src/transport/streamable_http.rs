@@ -45,7 +45,12 @@ impl StreamableHttp {
         max_response_bytes: usize,
     ) -> Self {
         let mut headers = headers;
-        for name in request::RESERVED {
+        let reserved: Vec<_> = headers
+            .keys()
+            .filter(|name| request::is_reserved(name))
+            .cloned()
+            .collect();
+        for name in reserved {
             headers.remove(name);
         }
         Self {
@@ -218,7 +223,8 @@ fn event_messages(body: Body, limit: usize) -> Incoming {
     struct State {
         body: Body,
         decoder: SseDecoder,
-        ready: VecDeque<Message>,
+        /// What has arrived, and at last why nothing more does.
+        ready: VecDeque<Result<Message, TransportError>>,
         ended: bool,
     }
     let decoder = SseDecoder::new(SseLimits { event_bytes: limit });
@@ -231,25 +237,33 @@ fn event_messages(body: Body, limit: usize) -> Incoming {
     stream::unfold(state, |mut state| async move {
         loop {
             if let Some(message) = state.ready.pop_front() {
-                return Some((Ok(message), state));
+                return Some((message, state));
             }
             if state.ended {
                 return None;
             }
-            let failed = match state.body.next().await {
-                None => None,
+            let State {
+                body,
+                decoder,
+                ready,
+                ..
+            } = &mut state;
+            let outcome = match body.next().await {
                 Some(Ok(chunk)) => {
-                    let State { decoder, ready, .. } = &mut state;
-                    match decoder.push(&chunk, &mut |event| ready.extend(event_payload(event))) {
-                        Ok(()) => continue,
-                        Err(error) => Some(TransportError::from(error)),
-                    }
+                    let mut take = |event| ready.extend(event_payload(event).into_iter().map(Ok));
+                    decoder
+                        .push(&chunk, &mut take)
+                        .map_err(TransportError::from)
                 }
-                Some(Err(error)) => Some(TransportError::from(error)),
+                Some(Err(error)) => Err(error.into()),
+                None => {
+                    state.ended = true;
+                    continue;
+                }
             };
-            state.ended = true;
-            if let Some(error) = failed {
-                return Some((Err(error), state));
+            if let Err(error) = outcome {
+                ready.push_back(Err(error));
+                state.ended = true;
             }
         }
     })

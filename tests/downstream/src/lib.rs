@@ -5,15 +5,15 @@ workers_agents::agent! { pub struct MyAgent; }
 
 impl Hooks for MyAgent {
     async fn on_request(&self, _: Request) -> Result<Response> {
-        let (mcp, url) = (self.agent.mcp(), "https://docs.mcp.cloudflare.com/mcp");
-        if mcp.connection("docs").is_none() {
-            mcp.register_server("docs", RegisterServer::new("Cloudflare Docs", url))
-                .await?;
+        let (mcp, all) = (self.agent.mcp(), ServerFilter::all());
+        mcp.wait_for_connections(None).await;
+        if mcp.list_tools(&all).is_empty() {
+            let docs = RegisterServer::new("Docs", "https://docs.mcp.cloudflare.com/mcp");
+            mcp.register_server("docs", docs).await?;
             mcp.connect_to_server("docs").await?;
             mcp.discover_if_connected("docs", None).await?;
         }
-        mcp.wait_for_connections(None).await;
-        Response::from_json(&mcp.list_tools(&ServerFilter::all()))
+        Response::from_json(&mcp.list_tools(&all))
     }
 }
 
