@@ -7,10 +7,13 @@ import { setup } from "./setup.mjs";
 
 const E2E = "tests/e2e";
 
+// A test that hangs fails after two minutes.
+const NODE_TEST = ["--test", "--test-reporter=spec", "--test-timeout=120000", "--test-concurrency=2"];
+
 // The command line of each part. Those that need Workers run with the Node that wrangler needs.
 const TASKS = {
   native: ({ args }) => ["cargo", "test", "--workspace", ...args],
-  e2e: ({ node, args }) => [node, "--test", "--test-reporter=spec", "--test-timeout=120000", "--test-concurrency=2", ...(args.length > 0 ? args : e2eFiles())],
+  e2e: ({ node, args }) => [node, ...NODE_TEST, ...(args.length > 0 ? args : e2eFiles())],
   conformance: ({ node, args }) => [node, "tests/conformance/run.mjs", ...args],
   "conformance-host": ({ node, args }) => [node, "tests/conformance/host.mjs", ...args],
 };

@@ -70,7 +70,9 @@ async function ended(status, todo) {
 
 await main(import.meta.url, async (names) => {
   const unknown = names.find((name) => !STEPS.some((step) => step.name === name));
-  if (unknown) throw new Problem(`there is no step ${unknown}`, `name some of: ${STEPS.map(({ name }) => name).join(", ")}`);
+  if (unknown) {
+    throw new Problem(`there is no step ${unknown}`, `name some of: ${STEPS.map(({ name }) => name).join(", ")}`);
+  }
   const begun = Date.now();
   const tools = await setup();
   say(`Wasm with ${tools.wasm.name}`);

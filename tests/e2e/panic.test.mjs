@@ -9,7 +9,7 @@ import { startWorker } from "./support/worker.mjs";
 const PROMPT_MS = 1_000;
 
 let worker;
-before(async () => (worker = await startWorker({ build: "build/test-worker", objects: { Fixture: "Fixture" } })));
+before(async () => (worker = await startWorker({ build: "build/test-worker", objects: { Fixture: "Fixture", Stillborn: "Stillborn" } })));
 after(() => worker?.dispose());
 
 const at = (name, action) => worker.fetch(`/agents/fixture/${name}/${action}`);
@@ -52,6 +52,26 @@ for (const [what, action] of [
     assert.deepEqual(await count(bystander), { memory: 1, stored: 3 });
   });
 }
+
+test("an object whose constructor panics answers 503 every time, and disturbs the others for a moment only", async () => {
+  await count("born");
+  for (let n = 0; n < 2; n++) {
+    const { value: answer, ms } = await timed(() => worker.fetch("/agents/stillborn/x/any"));
+    assert.ok(ms < PROMPT_MS, `took ${ms} ms`);
+    assert.equal(answer.status, 503);
+    assert.equal((await count("born")).memory, 1);
+  }
+});
+
+test("a panic within a transaction takes it back, and does not hold up the next call", async () => {
+  await count("transaction");
+  const { value: answers, ms } = await timed(async () => [
+    (await at("transaction", "panic-in-transaction")).status,
+    await count("transaction"),
+  ]);
+  assert.ok(ms < PROMPT_MS, `took ${ms} ms`);
+  assert.deepEqual(answers, [503, { memory: 1, stored: 2 }]);
+});
 
 test("panics in a row, and requests during them, all get an answer", async () => {
   const { stored } = await count("row");

@@ -115,9 +115,12 @@ class RunningWorker {
     }
   }
 
-  fetch(pathname, init) {
+  fetch(pathname, { headers, ...init } = {}) {
     const signal = AbortSignal.timeout(ANSWER_DEADLINE_MS);
-    return fetch(new URL(pathname, this.origin), { redirect: "manual", signal, ...init });
+    // A connection of its own: a kept one may be closed by the other side just as it is used again.
+    const all = new Headers(headers);
+    all.set("connection", "close");
+    return fetch(new URL(pathname, this.origin), { redirect: "manual", signal, headers: all, ...init });
   }
 
   /** Ends workerd (Miniflare uses SIGKILL: nothing gets to say goodbye) and starts it on the same storage. */
