@@ -112,8 +112,17 @@ function durable(Inner) {
       super(ctx, env);
       // The runtime waits up to 30 s for these two, so both have to end with the instance. For the first one
       // that means a new object, for the second one that nothing is written.
+      //
+      // Weakly: Rust holds `ctx`, and an object that Rust reaches in a circle through its own wrapper is never
+      // freed. Wasm memory would grow with every wake.
+      const self = new WeakRef(this);
       const block = ctx.blockConcurrencyWhile.bind(ctx);
-      ctx.blockConcurrencyWhile = (work) => (this.#ready = block(() => untilLostInside(work)));
+      ctx.blockConcurrencyWhile = (work) => {
+        const ready = block(() => untilLostInside(work));
+        const shell = self.deref();
+        if (shell) shell.#ready = ready;
+        return ready;
+      };
       const transaction = ctx.storage.transaction.bind(ctx.storage);
       ctx.storage.transaction = (work) => transaction((txn) => untilLostInside(() => work(txn)));
 

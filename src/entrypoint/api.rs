@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use percent_encoding::percent_decode_str;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -71,7 +71,11 @@ fn route(request: &Request) -> Result<Route, Problem> {
         .collect();
     let id = |text: &str| percent_decode_str(text).decode_utf8().map(String::from);
     let bad_id = |_| Problem::new(400, "invalid-path", "the server id is not UTF-8");
-    let method = request.method();
+    // The platform leaves the body of an answer to HEAD out.
+    let method = match request.method() {
+        Method::Head => Method::Get,
+        method => method,
+    };
     let route = match (&method, rest.as_slice()) {
         (Method::Get, ["servers"]) => Route::Servers,
         (Method::Post, ["servers"]) => Route::AddServer,
@@ -96,9 +100,9 @@ fn route(request: &Request) -> Result<Route, Problem> {
 /// What is wrong with a request that is for no route: its method, or its path.
 fn misdirected(rest: &[&str]) -> Problem {
     let allow = match rest {
-        ["servers"] => "GET, POST",
-        ["servers", _] => "GET, DELETE",
-        ["tools" | "prompts" | "resources" | "resource-templates"] => "GET",
+        ["servers"] => "GET, HEAD, POST",
+        ["servers", _] => "GET, HEAD, DELETE",
+        ["tools" | "prompts" | "resources" | "resource-templates"] => "GET, HEAD",
         ["servers", _, "reconnect" | "close"]
         | ["tools", "call"]
         | ["prompts", "get"]
@@ -190,8 +194,7 @@ struct AddServer {
     name: String,
     url: String,
     id: Option<String>,
-    #[serde(default)]
-    transport: AddTransport,
+    transport: Option<AddTransport>,
     retry: Option<RetryOptions>,
 }
 
@@ -251,21 +254,26 @@ fn servers(mcp: &McpClientManager) -> Answer {
 
 async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
     let id = choose_id(mcp, &body)?;
-    let AddServer {
-        name,
-        url,
-        transport,
-        retry,
-        ..
-    } = body;
-    let mut server = RegisterServer::new(name, url).transport(transport.kind);
-    for (name, value) in transport.headers {
-        server = server.header(name, value);
+    let says_more = body.transport.is_some() || body.retry.is_some();
+    // What is said of a server that is there replaces what was said before; saying nothing does not.
+    if says_more || mcp.server(id.as_str())?.is_none() {
+        let AddServer {
+            name,
+            url,
+            transport,
+            retry,
+            ..
+        } = body;
+        let transport = transport.unwrap_or_default();
+        let mut server = RegisterServer::new(name, url).transport(transport.kind);
+        for (name, value) in transport.headers {
+            server = server.header(name, value);
+        }
+        if let Some(retry) = retry {
+            server = server.retry(retry);
+        }
+        mcp.register_server(id.as_str(), server).await?;
     }
-    if let Some(retry) = retry {
-        server = server.retry(retry);
-    }
-    let id = mcp.register_server(id.as_str(), server).await?;
     let id = id.as_str();
     let is_open = mcp
         .connection(id)
@@ -425,7 +433,7 @@ async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
         .stream()
         .map_err(|_| Problem::new(400, "invalid-body", "the request has no body"))?;
     while let Some(chunk) = stream.next().await {
-        body.extend(chunk?);
+        body.extend(chunk.map_err(|_| Problem::new(400, "invalid-body", "the body broke off"))?);
         if body.len() > MAX_BODY {
             return Err(Problem::new(
                 413,
@@ -433,6 +441,14 @@ async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
                 format!("the body is larger than {MAX_BODY} bytes"),
             ));
         }
+    }
+    let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    if !is_object && serde_json::from_slice::<IgnoredAny>(&body).is_ok() {
+        return Err(Problem::new(
+            422,
+            "invalid-body",
+            "the body is not an object",
+        ));
     }
     serde_json::from_slice(&body).map_err(|error| {
         let status = if error.is_data() { 422 } else { 400 };

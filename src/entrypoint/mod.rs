@@ -74,10 +74,8 @@ fn options(env: &Env) -> McpClientOptions {
 }
 
 fn variable(env: &Env, name: &str) -> Option<String> {
-    env.var(name)
-        .ok()
-        .map(|value| value.to_string())
-        .filter(|value| !value.is_empty())
+    let value = env.var(name).ok()?.to_string();
+    Some(value.trim().to_owned()).filter(|value| !value.is_empty())
 }
 
 /// Makes panics readable. Only here: a hook set later would hide them from the recovery.
@@ -113,11 +111,18 @@ fn admit(request: &Request, env: &Env) -> Result<std::result::Result<(), Refusal
     let access = Access {
         token: variable(env, "AGENT_TOKEN"),
         allow_insecure_local: variable(env, "ALLOW_INSECURE_LOCAL")
-            .is_some_and(|value| !matches!(value.as_str(), "0" | "false")),
+            .is_some_and(|value| is_on(&value)),
     };
     let headers = request.headers();
     let (authorization, origin) = (headers.get("authorization")?, headers.get("origin")?);
     Ok(access.admit(&request.url()?, authorization.as_deref(), origin.as_deref()))
+}
+
+/// Whether a variable that is set says yes.
+fn is_on(value: &str) -> bool {
+    !["0", "false", "no", "off"]
+        .iter()
+        .any(|no| value.eq_ignore_ascii_case(no))
 }
 
 fn explain(refusal: &Refusal) -> Problem {

@@ -120,7 +120,7 @@ impl Lifecycle {
             Ok(response) => Ok(response),
             Err(error) => {
                 console_error!("request failed: {error}");
-                Response::error("Internal error", 500)
+                routing::problem(500, "Internal Server Error", "the Worker's log says more")
             }
         }
     }
@@ -134,7 +134,7 @@ impl Lifecycle {
         self.start(object).await?;
         let upgrade = request.headers().get("upgrade")?;
         if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
-            return Response::error("WebSocket upgrades are not enabled", 404);
+            return routing::problem(404, "Not Found", "WebSocket upgrades are not enabled");
         }
         for capability in self.capabilities() {
             if let Some(response) = capability.on_request(&request).await? {

@@ -1,13 +1,18 @@
 //! What a server offers: its lists, loaded page by page.
 
 use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
+use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join4;
 use serde_json::value::RawValue;
 
 use super::McpClientOptions;
 use super::client::Client;
+use super::within::within;
+use crate::ports::Clock;
 use crate::protocol::bounded::{self, raw_member};
 use crate::protocol::jsonrpc::without_content;
 use crate::protocol::model::ServerCard;
@@ -41,32 +46,39 @@ pub struct ListProblem {
 struct Kind {
     method: &'static str,
     member: &'static str,
+    /// The member of an item that names it.
+    key: &'static str,
     capability: &'static str,
 }
 
 const TOOLS: Kind = Kind {
     method: "tools/list",
     member: "tools",
+    key: "name",
     capability: "tools",
 };
 const PROMPTS: Kind = Kind {
     method: "prompts/list",
     member: "prompts",
+    key: "name",
     capability: "prompts",
 };
 const RESOURCES: Kind = Kind {
     method: "resources/list",
     member: "resources",
+    key: "uri",
     capability: "resources",
 };
 const TEMPLATES: Kind = Kind {
     method: "resources/templates/list",
     member: "resourceTemplates",
+    key: "uriTemplate",
     capability: "resources",
 };
 
 impl Catalog {
-    /// Loads every list that the server's capabilities promise, all at once.
+    /// Loads every list that the server's capabilities promise, all at once, each for at most
+    /// `limit`.
     ///
     /// A list that fails keeps what `previous` had and is named in `problems`, so that a broken
     /// prompts list does not hide the tools. A list whose capability is gone becomes empty.
@@ -74,17 +86,21 @@ impl Catalog {
     /// # Errors
     /// The first failure, when every list failed.
     pub(crate) async fn load(
-        client: &Rc<Client>,
-        options: &McpClientOptions,
+        loader: &Loader<'_>,
         card: &ServerCard,
         previous: &Self,
     ) -> Result<Self> {
-        let list = async |kind: Kind| {
-            if card.offers(kind.capability) {
-                Some(items(client, options, kind).await)
-            } else {
-                None
-            }
+        // Boxed: four of them side by side make a large future.
+        let list = |kind: Kind| {
+            let items = async move {
+                let items = within(loader.clock, loader.limit, kind.method, loader.items(kind));
+                if card.offers(kind.capability) {
+                    Some(items.await)
+                } else {
+                    None
+                }
+            };
+            items.boxed_local()
         };
         let (tools, prompts, resources, templates) =
             join4(list(TOOLS), list(PROMPTS), list(RESOURCES), list(TEMPLATES)).await;
@@ -137,14 +153,21 @@ impl Merge {
     fn list<T: Clone>(
         &mut self,
         kind: Kind,
-        outcome: Option<Result<Vec<Box<RawValue>>>>,
+        outcome: Option<Result<Items>>,
         parse: fn(Box<RawValue>) -> Option<T>,
         key: fn(&T) -> &str,
         previous: &Rc<[T]>,
     ) -> Rc<[T]> {
         let list = match outcome {
             None => return Rc::default(),
-            Some(Ok(list)) => list,
+            Some(Ok(Items { list, incomplete })) => {
+                let problem = incomplete.map(|error| ListProblem {
+                    method: kind.method,
+                    error,
+                });
+                self.problems.extend(problem);
+                list
+            }
             // Declared, and then not implemented: common, and no more than an empty list.
             Some(Err(Error::Rpc(RpcError {
                 code: RpcError::METHOD_NOT_FOUND,
@@ -172,64 +195,101 @@ impl Merge {
     }
 }
 
-/// Walks the pages of one list.
-///
-/// The cursor is opaque, and the empty string is one (2026-07-28, pagination); only an absent or
-/// `null` cursor ends the list. A page that is not empty and brings nothing new ends it too: the
-/// server is going in circles, whatever its cursors say.
-async fn items(
-    client: &Rc<Client>,
-    options: &McpClientOptions,
-    kind: Kind,
-) -> Result<Vec<Box<RawValue>>> {
-    let method = kind.method;
-    let mut items: Vec<Box<RawValue>> = Vec::new();
-    let mut seen: HashSet<u64> = HashSet::new();
-    let mut bytes = 0;
-    let mut cursor: Option<String> = None;
-    for _ in 0..options.max_list_pages {
-        let mut call = Call::new(method);
-        if let Some(cursor) = &cursor {
-            call.params = Params::default()
-                .with("cursor", cursor)
-                .map_err(|error| Error::InvalidOption(error.to_string()))?;
-        }
-        let result = client.request(&call).await?;
-        let page = Page::read(&result, kind, options.max_list_items - items.len())?;
-        bytes += result.get().len();
-        if bytes > options.max_list_bytes {
-            return Err(ProtocolError::ListTooLarge {
-                method,
-                bytes: options.max_list_bytes,
-            }
-            .into());
-        }
-        let page_len = page.items.len();
-        let fresh: Vec<_> = page
-            .items
-            .into_iter()
-            .filter(|item| seen.insert(fingerprint(item.get())))
-            .collect();
-        if page_len > 0 && fresh.is_empty() {
-            return Ok(items);
-        }
-        items.extend(fresh);
-        match page.next_cursor {
-            Some(next) => cursor = Some(next),
-            None => return Ok(items),
-        }
-    }
-    Err(ProtocolError::EndlessList {
-        method,
-        pages: options.max_list_pages,
-    }
-    .into())
+/// What loading takes.
+pub(crate) struct Loader<'a> {
+    pub(crate) client: &'a Rc<Client>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) options: &'a McpClientOptions,
+    /// How long one list may take.
+    pub(crate) limit: Duration,
 }
 
-fn fingerprint(text: &str) -> u64 {
-    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+/// The items of a list over all its pages.
+struct Items {
+    list: Vec<Box<RawValue>>,
+    /// Why there may be more.
+    incomplete: Option<Error>,
+}
+
+impl Loader<'_> {
+    /// Walks the pages of one list.
+    ///
+    /// The cursor is opaque, and the empty string is one (2026-07-28, pagination); only an absent
+    /// or `null` cursor ends the list. A page that brings nothing new, and has items or the cursor
+    /// that was asked for, ends it too: the server is going in circles. What was loaded until a
+    /// limit is kept.
+    async fn items(&self, kind: Kind) -> Result<Items> {
+        let (method, options) = (kind.method, self.options);
+        let mut list: Vec<Box<RawValue>> = Vec::new();
+        let mut seen: HashSet<u64> = HashSet::new();
+        let mut bytes = 0;
+        let mut cursor: Option<String> = None;
+        for _ in 0..options.max_list_pages {
+            let mut call = Call::new(method);
+            if let Some(cursor) = &cursor {
+                let params = Params::default().with("cursor", cursor);
+                call.params = params.map_err(|error| Error::InvalidOption(error.to_string()))?;
+            }
+            let result = self.client.request(&call).await?;
+            bytes += result.get().len();
+            if bytes > options.max_list_bytes {
+                let limit = options.max_list_bytes;
+                return incomplete(
+                    list,
+                    ProtocolError::ListTooLarge {
+                        method,
+                        bytes: limit,
+                    },
+                );
+            }
+            let page = match Page::read(&result, kind, options.max_list_items - list.len()) {
+                Ok(page) => page,
+                Err(error) => return incomplete(list, error),
+            };
+            let had_items = !page.items.is_empty();
+            let fresh: Vec<_> = page
+                .items
+                .into_iter()
+                .filter(|item| seen.insert(fingerprint(item, kind)))
+                .collect();
+            let in_circles = fresh.is_empty() && (had_items || page.next_cursor == cursor);
+            list.extend(fresh);
+            if page.next_cursor.is_none() || in_circles {
+                return Ok(Items {
+                    list,
+                    incomplete: None,
+                });
+            }
+            cursor = page.next_cursor;
+        }
+        incomplete(
+            list,
+            ProtocolError::EndlessList {
+                method,
+                pages: options.max_list_pages,
+            },
+        )
+    }
+}
+
+/// A list that had to be cut is better than none; one that has nothing yet has failed.
+fn incomplete(list: Vec<Box<RawValue>>, error: ProtocolError) -> Result<Items> {
+    if list.is_empty() {
+        return Err(error.into());
+    }
+    Ok(Items {
+        list,
+        incomplete: Some(error.into()),
+    })
+}
+
+/// Tells items apart by what names them, or by their text where nothing does.
+fn fingerprint(item: &RawValue, kind: Kind) -> u64 {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    raw_member(item, kind.key)
+        .unwrap_or(item)
+        .get()
+        .hash(&mut hasher);
     hasher.finish()
 }
 

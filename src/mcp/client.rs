@@ -137,14 +137,21 @@ impl Client {
         if let Some(renewal) = self.renewal.take() {
             renewal.abort();
         }
-        let Some(session) = self.session.take().filter(|session| session.id.is_some()) else {
+        if let Some(session) = self.session.take() {
+            self.end_at_server(&session);
+        }
+    }
+
+    /// Tells a legacy server in the background that a session is over.
+    pub(super) fn end_at_server(&self, session: &Session) {
+        if session.id.is_none() {
             return;
-        };
-        let transport = self.transport.clone();
-        let clock = self.ports.clock.clone();
+        }
+        let (transport, clock) = (self.transport.clone(), self.ports.clock.clone());
+        let headers = session.headers();
         // A server that cannot be told forgets the session by itself; nobody waits for it.
         self.ports.spawn.spawn(Box::pin(async move {
-            let ended = async { Ok(transport.end_session(session.headers()).await?) };
+            let ended = async { Ok(transport.end_session(headers).await?) };
             let _ = within(&*clock, END_SESSION_TIMEOUT, "ending the session", ended).await;
         }));
     }

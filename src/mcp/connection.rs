@@ -5,15 +5,12 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use futures::FutureExt as _;
-
-use super::catalog::Catalog;
+use super::catalog::{Catalog, Loader};
 use super::client::Client;
 use super::joined::{Joined, Running};
 use super::server::{StoredServer, save_session};
 use super::session::{Identity, Session};
 use super::state::{Event, Phase};
-use super::within::within;
 use super::{ConnectionState, McpClientOptions, ServerId};
 use crate::ports::Ports;
 use crate::transport::{StreamableHttp, TransportKind};
@@ -36,6 +33,8 @@ pub(crate) struct Connection {
     phase: RefCell<Phase>,
     client: RefCell<Option<Rc<Client>>>,
     catalog: RefCell<Rc<Catalog>>,
+    /// Why the last discovery failed, if it did.
+    discovery_error: RefCell<Option<Error>>,
     /// Grows with every attempt to connect and with closing. Work whose number is no longer the
     /// current one must not touch the connection any more.
     attempt: Cell<u64>,
@@ -58,6 +57,7 @@ impl Connection {
             phase: RefCell::new(phase),
             client: RefCell::default(),
             catalog: RefCell::default(),
+            discovery_error: RefCell::default(),
             attempt: Cell::new(0),
             connecting: RefCell::default(),
             discovering: RefCell::default(),
@@ -82,7 +82,8 @@ impl Connection {
     }
 
     pub(crate) fn error(&self) -> Option<Error> {
-        self.phase.borrow().error().cloned()
+        let failed = self.phase.borrow().error().cloned();
+        failed.or_else(|| self.discovery_error.borrow().clone())
     }
 
     pub(crate) fn catalog(&self) -> Rc<Catalog> {
@@ -99,6 +100,7 @@ impl Connection {
             return running.join();
         }
         let attempt = self.supersede();
+        self.discovery_error.take();
         self.apply(attempt, Event::Connect);
         let this = self.clone();
         // Closing aborts this, so it never finishes for an attempt that is over.
@@ -134,13 +136,12 @@ impl Connection {
         self.apply(attempt, Event::Discover);
         let this = self.clone();
         let running = Running::start(&*self.common.ports.spawn, async move {
-            // Boxed: the four lists side by side make a large future.
-            let load = this.load(&client).boxed_local();
-            let outcome = within(&*this.common.ports.clock, timeout, "discovery", load).await;
+            let outcome = this.load(&client, timeout).await;
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
                     this.catalog.replace(Rc::new(catalog));
+                    this.discovery_error.take();
                     this.apply(attempt, Event::Discovered);
                     Ok(())
                 }
@@ -152,6 +153,7 @@ impl Connection {
                     } else {
                         Event::DiscoveryFailed
                     };
+                    this.discovery_error.replace(Some(error.clone()));
                     this.apply(attempt, event);
                     Err(error)
                 }
@@ -162,16 +164,23 @@ impl Connection {
         Ok(work)
     }
 
-    async fn load(&self, client: &Rc<Client>) -> Result<Catalog> {
-        let (options, previous) = (&self.common.options, self.catalog());
+    async fn load(&self, client: &Rc<Client>, limit: Duration) -> Result<Catalog> {
+        let Common { ports, options, .. } = &*self.common;
+        let loader = Loader {
+            client,
+            clock: &*ports.clock,
+            options,
+            limit,
+        };
+        let previous = self.catalog();
         let before = client.session().ok_or(Error::Closed)?;
-        let catalog = Catalog::load(client, options, &before.card, &previous).await?;
+        let catalog = Catalog::load(&loader, &before.card, &previous).await?;
         let after = client.session().ok_or(Error::Closed)?;
         if before.card.capabilities == after.card.capabilities {
             return Ok(catalog);
         }
         // The server has come back as another one meanwhile, and offers other lists.
-        Catalog::load(client, options, &after.card, &previous).await
+        Catalog::load(&loader, &after.card, &previous).await
     }
 
     /// The client of an open connection.

@@ -113,6 +113,31 @@ async fn initialize(client: &Client) -> Result<Session> {
         expects_answer: false,
     };
     let sent = async { Ok(client.transport.send(&message).await.map(drop)?) };
+    let unsettled = Unsettled {
+        client,
+        session: Some(&session),
+    };
     within(&*client.ports.clock, limit, method, sent).await?;
+    unsettled.settle();
     Ok(session)
+}
+
+/// A session that the server has begun and that may come to nothing: dropped, it is ended there.
+struct Unsettled<'a> {
+    client: &'a Client,
+    session: Option<&'a Session>,
+}
+
+impl Unsettled<'_> {
+    fn settle(mut self) {
+        self.session = None;
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session {
+            self.client.end_at_server(session);
+        }
+    }
 }

@@ -61,7 +61,7 @@ struct Pending {
 pub struct ConnectionInfo {
     /// Its state.
     pub state: ConnectionState,
-    /// Why it failed. Holds no secret, but text from the server.
+    /// Why connecting, or the last discovery, failed. Holds no secret, but text from the server.
     pub error: Option<Error>,
     /// The revision spoken, once agreed on.
     pub revision: Option<Revision>,

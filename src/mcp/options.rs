@@ -13,7 +13,7 @@ pub struct McpClientOptions {
     pub request_timeout: Duration,
     /// How long opening a connection may take, all its requests together. Default 30 s.
     pub connect_timeout: Duration,
-    /// How long loading a server's whole catalogue may take. Default 30 s.
+    /// How long loading one list of a server's catalogue may take. Default 30 s.
     pub discovery_timeout: Duration,
     /// The largest answer, and the largest single event of a stream, in bytes. Default 10 MiB.
     pub max_response_bytes: usize,

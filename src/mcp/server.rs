@@ -10,6 +10,7 @@ use super::ServerId;
 use super::session::Session;
 use crate::ports::{DamagedRow, ServerRow, ServerStore};
 use crate::protocol::jsonrpc::without_content;
+use crate::protocol::request;
 use crate::protocol::{Era, Revision, clip};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
@@ -20,6 +21,8 @@ use crate::{Error, Result};
 const MAX_NAME: usize = 256;
 /// The longest URL, in bytes.
 const MAX_URL: usize = 8 << 10;
+/// The most headers of a server.
+const MAX_HEADER_COUNT: usize = 100;
 /// The most that all headers of a server may take, in bytes.
 const MAX_HEADERS: usize = 16 << 10;
 
@@ -94,6 +97,14 @@ impl RegisterServer {
         if header_bytes > MAX_HEADERS {
             return Err(Error::InvalidOption(format!(
                 "the headers are larger than {MAX_HEADERS} bytes"
+            )));
+        }
+        let reserved = self.headers.iter().find(|(name, _)| {
+            HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| request::is_reserved(&name))
+        });
+        if let Some((name, _)) = reserved {
+            return Err(Error::InvalidOption(format!(
+                "header {name:?} is set by the protocol"
             )));
         }
         if let TransportKind::Other(name) = &self.transport {
@@ -245,6 +256,12 @@ impl StoredServer {
                     .filter(|value| value.to_str().is_ok())
                     .ok_or_else(refuse)?;
                 value.set_sensitive(true);
+                // Beyond its capacity the map panics.
+                if headers.len() >= MAX_HEADER_COUNT {
+                    return Err(Error::InvalidOption(format!(
+                        "there are more than {MAX_HEADER_COUNT} headers"
+                    )));
+                }
                 headers.insert(parsed, value);
             }
         }

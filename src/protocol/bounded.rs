@@ -20,17 +20,40 @@ pub(crate) fn raw_member<'a>(object: &'a RawValue, name: &str) -> Option<&'a Raw
     Member(name).deserialize(&mut deserializer).ok().flatten()
 }
 
-/// One member, if its text is no longer than `max` bytes and reads as a `T`.
+/// Whether objects and lists are nested at most `max` deep.
+fn is_shallow(text: &str, max: usize) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => depth += 1,
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > max {
+            return false;
+        }
+    }
+    true
+}
+
+/// How deep a member may be nested. Far from what the parser takes, so that it can still be read
+/// when it is stored within something else.
+const MAX_DEPTH: usize = 32;
+
+/// One member, if its text is no longer than `max` bytes, not deeply nested, and reads as a `T`.
 pub(crate) fn small_member<'a, T: Deserialize<'a>>(
     object: &'a RawValue,
     name: &str,
     max: usize,
 ) -> Option<T> {
     let text = raw_member(object, name)?.get();
-    if text.len() > max {
-        None
-    } else {
+    if text.len() <= max && is_shallow(text, MAX_DEPTH) {
         serde_json::from_str(text).ok()
+    } else {
+        None
     }
 }
 
@@ -153,6 +176,19 @@ mod tests {
         );
         assert_eq!(small_member::<String>(&object, "a", 6), None);
         assert_eq!(small_member::<u32>(&object, "a", 7), None);
+    }
+
+    #[test]
+    fn depth_is_that_of_objects_and_lists_alone() {
+        for (text, depth) in [
+            ("3", 0),
+            (r#"{"a":[1,{"b":[]}]}"#, 4),
+            (r#"["[[[[", "\\\"[[[", {}]"#, 2),
+            ("[[],[],[]]", 2),
+        ] {
+            assert!(is_shallow(text, depth), "{text}");
+            assert!(depth == 0 || !is_shallow(text, depth - 1), "{text}");
+        }
     }
 
     #[test]

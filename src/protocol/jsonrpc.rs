@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use super::bounded::{self, small_member};
+use super::bounded::{self, raw_member, small_member};
 use super::{ProtocolError, clip};
 
 /// Longest error message that is kept of what a server sent, in characters.
@@ -82,6 +82,8 @@ impl RpcError {
         }
     }
 
+    /// Internal error (JSON-RPC 2.0 §5.1); stands for a code that cannot be read.
+    pub const INTERNAL: i64 = -32603;
     /// The method does not exist (JSON-RPC 2.0 §5.1).
     pub const METHOD_NOT_FOUND: i64 = -32601;
     /// Header and body of a request disagree (MCP 2026-07-28).
@@ -175,16 +177,29 @@ struct Envelope<'a> {
     #[serde(default, borrow, deserialize_with = "present_raw")]
     result: Option<&'a RawValue>,
     #[serde(default, borrow)]
-    error: Option<ErrorObject<'a>>,
+    error: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
-struct ErrorObject<'a> {
-    code: i64,
-    #[serde(default)]
-    message: String,
-    #[serde(default, borrow)]
-    data: Option<&'a RawValue>,
+/// Reads an error in whatever form it comes: its reason must not be lost because its form is odd.
+fn read_error(error: &RawValue) -> RpcError {
+    let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
+    let code = raw_member(error, "code").and_then(|code| {
+        let number = code.get().trim_matches('"').parse::<f64>().ok()?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "saturates, and codes are small integers"
+        )]
+        Some(number as i64)
+    });
+    let message = raw_member(error, "message").map_or_else(|| text(error), text);
+    let data = raw_member(error, "data")
+        .filter(|data| data.get().len() <= MAX_DATA && data.get() != "null");
+    let message = clip(message.as_deref().unwrap_or("(no message)"), MAX_MESSAGE);
+    RpcError::new(
+        code.unwrap_or(RpcError::INTERNAL),
+        message,
+        data.map(|data| data.to_owned().into()),
+    )
 }
 
 fn present_raw<'de: 'a, 'a, D: Deserializer<'de>>(
@@ -215,28 +230,19 @@ impl TryFrom<Envelope<'_>> for Message {
                 method: method.into_owned(),
                 params: params.map(owned),
             }),
+            // Some servers send both members, one of them null.
+            (None, id, None, Some(error)) => Ok(Self::Response {
+                id,
+                outcome: Err(read_error(error)),
+            }),
+            (None, id, Some(result), Some(error)) if result.get() == "null" => Ok(Self::Response {
+                id,
+                outcome: Err(read_error(error)),
+            }),
             (None, id, Some(result), None) => Ok(Self::Response {
                 id,
                 outcome: Ok(owned(result)),
             }),
-            (
-                None,
-                id,
-                None,
-                Some(ErrorObject {
-                    code,
-                    message,
-                    data,
-                }),
-            ) => {
-                let data = data.filter(|data| data.get().len() <= MAX_DATA);
-                let data = data.map(|data| data.to_owned().into());
-                let error = RpcError::new(code, clip(&message, MAX_MESSAGE), data);
-                Ok(Self::Response {
-                    id,
-                    outcome: Err(error),
-                })
-            }
             _ => Err(ProtocolError::NotJsonRpc(
                 "neither a request, a notification nor a response".into(),
             )),
@@ -318,10 +324,44 @@ mod tests {
             r#"{"id":1}"#,
             r#"{"id":1,"method":3}"#,
             r#"{"id":1,"result":{},"error":{"code":1,"message":""}}"#,
-            r#"{"id":1,"error":{"message":"no code"}}"#,
         ] {
             let error = decode(text.as_bytes()).unwrap_err().to_string();
             assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_of_odd_form_keeps_its_reason() {
+        for (error, code, message) in [
+            (r#"{"code":-1,"message":"m"}"#, -1, "m"),
+            (r#"{"code":"-32602","message":"m"}"#, -32602, "m"),
+            (
+                r#"{"code":-32602.0,"message":"m","data":null}"#,
+                -32602,
+                "m",
+            ),
+            (r#"{"message":"m"}"#, -32603, "m"),
+            (r#"{"code":5,"message":null}"#, 5, "(no message)"),
+            (r#"{"code":5,"message":"\ud800"}"#, 5, "(no message)"),
+            (r#""m""#, -32603, "m"),
+            ("[]", -32603, "(no message)"),
+        ] {
+            for rest in ["", r#","result":null"#] {
+                let text = format!(r#"{{"id":1,"error":{error}{rest}}}"#);
+                let Message::Response {
+                    outcome: Err(found),
+                    ..
+                } = one(&text)
+                else {
+                    panic!("{text}")
+                };
+                assert_eq!(
+                    (found.code, found.message.as_str()),
+                    (code, message),
+                    "{text}"
+                );
+                assert!(found.data.is_none());
+            }
         }
     }
 

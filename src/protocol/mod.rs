@@ -38,7 +38,9 @@ pub enum ProtocolError {
     #[error("the response id does not match the request")]
     WrongResponseId,
     /// The server chose a revision that this client does not speak.
-    #[error("the server's protocol version is not supported: {0}")]
+    #[error(
+        "the server's protocol version is not supported: {0}; this client speaks 2024-11-05 to 2026-07-28"
+    )]
     UnsupportedVersion(String),
     /// Server and client share no revision.
     #[error("no common protocol version; the server supports: {}", .0.join(", "))]

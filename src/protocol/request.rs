@@ -21,11 +21,29 @@ pub const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// `mcp-name`
 pub const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
-/// Whether a header's value follows from the message or the session, so that no host may set it.
+/// Whether a header belongs to the protocol or to the connection below it, so that no host may set
+/// it: its value follows from the message, the session or the exchange.
 pub fn is_reserved(name: &HeaderName) -> bool {
-    [PROTOCOL_VERSION, SESSION_ID, METHOD, NAME].contains(name)
-        || name == "last-event-id"
-        || name.as_str().starts_with("mcp-param-")
+    const RESERVED: [&str; 17] = [
+        "accept",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    ];
+    RESERVED.contains(&name.as_str()) || name.as_str().starts_with("mcp-param-")
 }
 
 /// Who we are and what we can do, as sent to servers.

@@ -29,7 +29,7 @@ pub async fn route_agent_request(request: Request, env: &Env) -> Result<Option<R
         return Ok(None);
     };
     let Some(binding) = binding_of(env, class) else {
-        return no_such_class().map(Some);
+        return problem(404, "Not Found", "no such agent class").map(Some);
     };
     let stub = env.durable_object(&binding)?.get_by_name(name)?;
     stub.fetch_with_request(without_props(request)?)
@@ -38,13 +38,12 @@ pub async fn route_agent_request(request: Request, env: &Env) -> Result<Option<R
 }
 
 /// A problem document (RFC 9457).
-fn no_such_class() -> Result<Response> {
-    let body =
-        r#"{"type":"about:blank","title":"Not Found","status":404,"detail":"no such agent class"}"#;
-    let response = ResponseBuilder::new().with_status(404);
+pub(crate) fn problem(status: u16, title: &str, detail: &str) -> Result<Response> {
+    let body = serde_json::json!({"type": "about:blank", "title": title, "status": status, "detail": detail});
+    let response = ResponseBuilder::new().with_status(status);
     Ok(response
         .with_header("content-type", "application/problem+json")?
-        .fixed(body.into()))
+        .fixed(body.to_string().into()))
 }
 
 /// The name of the Durable Object binding that reads `class` in kebab case.

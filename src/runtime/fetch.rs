@@ -1,12 +1,20 @@
 //! HTTP over `fetch`.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use wasm_bindgen::JsValue;
-use worker::{AbortController, Fetch, Headers, Method, Request, RequestInit, RequestRedirect};
+use worker::{
+    AbortController, ByteStream, Delay, Fetch, Headers, Method, Request, RequestInit,
+    RequestRedirect,
+};
 
-use crate::ports::{Http, HttpError, HttpRequest, HttpResponse};
+use crate::ports::{Body, Http, HttpError, HttpRequest, HttpResponse};
+
+/// How many chunks of a body are read in a row before others get their turn.
+const CHUNKS_PER_TURN: usize = 32;
 
 pub(super) struct Fetcher;
 
@@ -37,13 +45,7 @@ impl Http for Fetcher {
             .map_err(broken)?;
 
         let body = match response.stream() {
-            // The guard lives as long as the body is read.
-            Ok(stream) => stream
-                .map(move |chunk| {
-                    let _guard = &abort;
-                    chunk.map_err(broken)
-                })
-                .boxed_local(),
+            Ok(stream) => paced(stream, abort),
             Err(_) => futures::stream::empty().boxed_local(),
         };
         Ok(HttpResponse {
@@ -65,17 +67,38 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Headers that are not legal are left out; nothing here depends on such.
-fn received(headers: &Headers) -> HeaderMap {
-    headers
-        .entries()
-        .filter_map(|(name, value)| {
-            Some((
-                HeaderName::from_bytes(name.as_bytes()).ok()?,
-                HeaderValue::from_str(&value).ok()?,
-            ))
+/// The chunks of a body. The exchange is given up when this is dropped.
+///
+/// A body whose chunks are always there already would be read in one turn of the event loop, and
+/// neither timers nor other objects would get theirs. So the loop is let turn every so often.
+fn paced(stream: ByteStream, abort: AbortOnDrop) -> Body {
+    stream
+        .enumerate()
+        .then(move |(number, chunk)| {
+            let _guard = &abort;
+            async move {
+                if number % CHUNKS_PER_TURN == CHUNKS_PER_TURN - 1 {
+                    Delay::from(Duration::ZERO).await;
+                }
+                chunk.map_err(|error| HttpError(text(&error)))
+            }
         })
-        .collect()
+        .boxed_local()
+}
+
+/// Headers that are not legal, or too many, are left out; nothing here depends on such.
+fn received(headers: &Headers) -> HeaderMap {
+    let mut received = HeaderMap::new();
+    for (name, value) in headers.entries() {
+        if let (Ok(name), Ok(value)) = (
+            HeaderName::from_bytes(name.as_bytes()),
+            HeaderValue::from_str(&value),
+        ) {
+            // An error is a full map. Its other methods panic then.
+            let _ = received.try_append(name, value);
+        }
+    }
+    received
 }
 
 /// The platform's message alone: the error's other parts can hold the URL.

@@ -157,6 +157,9 @@ pub struct HttpFailure {
     pub rpc: Option<RpcError>,
     /// When the server wants to be asked again.
     pub retry_after: Option<Duration>,
+    /// The beginning of a body that is JSON or plain text and no JSON-RPC error, at most 200
+    /// characters. Untrusted.
+    pub excerpt: Option<String>,
 }
 
 /// Whether a status says that the same request may succeed later.
@@ -167,9 +170,10 @@ pub(crate) const fn is_transient_status(status: u16) -> bool {
 impl std::fmt::Display for HttpFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "the server answered with HTTP status {}", self.status)?;
-        match &self.rpc {
-            Some(rpc) => write!(f, ": {} ({})", rpc.message, rpc.code),
-            None => Ok(()),
+        match (&self.rpc, &self.excerpt) {
+            (Some(rpc), _) => write!(f, ": {} ({})", rpc.message, rpc.code),
+            (None, Some(excerpt)) => write!(f, ": {excerpt}"),
+            (None, None) => Ok(()),
         }
     }
 }

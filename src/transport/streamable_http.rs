@@ -21,7 +21,9 @@ use crate::url_guard::GuardedUrl;
 /// Redirects followed for one message.
 const MAX_REDIRECTS: u32 = 5;
 /// How much of an error's body is read.
-const MAX_ERROR_BODY: usize = 64 * 1024;
+const MAX_ERROR_BODY: usize = 1 << 20;
+/// How much larger than one event the whole stream of an answer may be.
+const STREAM_TO_EVENT: usize = 4;
 /// Longest session id that is accepted, in bytes.
 const MAX_SESSION_ID: usize = 1_024;
 /// Both must be listed on every POST (all revisions, "Sending Messages to the Server").
@@ -173,28 +175,44 @@ async fn failure(response: HttpResponse) -> TransportError {
     let seconds = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let is_json = media_type(&headers).ends_with("json");
-    let text = if is_json {
+    let content_type = media_type(&headers);
+    let (is_json, is_text) = (content_type.ends_with("json"), content_type == "text/plain");
+    // A page of an intermediary says nothing that its status does not say.
+    let text = if is_json || is_text {
         read_all(body, MAX_ERROR_BODY).await.unwrap_or_default()
     } else {
         Vec::new()
     };
-    let rpc = decode(&text)
-        .ok()
-        .into_iter()
-        .flatten()
-        .find_map(|message| match message {
-            Message::Response {
-                outcome: Err(error),
-                ..
-            } => Some(error),
-            _ => None,
-        });
+    let messages = if is_json {
+        decode(&text).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
+    let rpc = messages.into_iter().find_map(|message| match message {
+        Message::Response {
+            outcome: Err(error),
+            ..
+        } => Some(error),
+        _ => None,
+    });
+    let excerpt = (rpc.is_none() && !text.is_empty()).then(|| excerpt(&text));
+    let retry_after = seconds.map(Duration::from_secs);
     TransportError::Status(Box::new(HttpFailure {
         status,
         rpc,
-        retry_after: seconds.map(Duration::from_secs),
+        retry_after,
+        excerpt,
     }))
+}
+
+/// The beginning of a text, on one line.
+fn excerpt(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text.get(..1_000).unwrap_or(text)).into_owned();
+    let text: String = text
+        .chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect();
+    clip(text.trim(), 200)
 }
 
 async fn read_all(mut body: Body, limit: usize) -> Result<Vec<u8>, TransportError> {
@@ -223,18 +241,22 @@ fn event_messages(body: Body, limit: usize) -> Incoming {
     struct State {
         body: Body,
         decoder: SseDecoder,
+        /// Bytes of the stream that may still come.
+        left: usize,
         /// What has arrived, and at last why nothing more does.
         ready: VecDeque<Result<Message, TransportError>>,
         ended: bool,
     }
     let decoder = SseDecoder::new(SseLimits { event_bytes: limit });
+    let left = limit.saturating_mul(STREAM_TO_EVENT);
     let state = State {
         body,
         decoder,
+        left,
         ready: VecDeque::new(),
         ended: false,
     };
-    stream::unfold(state, |mut state| async move {
+    stream::unfold(state, move |mut state| async move {
         loop {
             if let Some(message) = state.ready.pop_front() {
                 return Some((message, state));
@@ -246,10 +268,15 @@ fn event_messages(body: Body, limit: usize) -> Incoming {
                 body,
                 decoder,
                 ready,
+                left,
                 ..
             } = &mut state;
             let outcome = match body.next().await {
+                Some(Ok(chunk)) if chunk.len() > *left => Err(TransportError::TooLarge {
+                    limit: limit.saturating_mul(STREAM_TO_EVENT),
+                }),
                 Some(Ok(chunk)) => {
+                    *left -= chunk.len();
                     let mut take = |event| ready.extend(event_payload(event).into_iter().map(Ok));
                     decoder
                         .push(&chunk, &mut take)
