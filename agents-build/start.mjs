@@ -19,7 +19,8 @@ await main(import.meta.url, async (args) => {
     "node_modules/wrangler/bin/wrangler.js",
     "dev",
     ...["--ip", HOST, "--port", port, "--inspector-port", await tryPort(0)],
-    ...["--persist-to", ".wrangler/state", "--show-interactive-dev-session=false"],
+    ...(rest.some((arg) => arg.startsWith("--persist-to")) ? [] : ["--persist-to", ".wrangler/state"]),
+    "--show-interactive-dev-session=false",
     // Opens the API to requests from this machine. A deployed Worker has no such variable, and stays closed.
     ...["--var", "ALLOW_INSECURE_LOCAL:1"],
     ...rest,

@@ -102,6 +102,26 @@ const methodsOf = (Inner) =>
 // A Durable Object class around the Rust one. It has the handlers and RPC methods that the Rust class has, and
 // no others: the runtime tells by their presence whether an object takes alarms or hibernated WebSockets.
 function durable(Inner) {
+  // The Rust object of each id, so that a new one frees the one before it. Nobody tells us of an eviction, and
+  // the garbage collector sees a few bytes where megabytes of Wasm memory hang.
+  const living = new Map();
+  const collected = new FinalizationRegistry((id) => {
+    if (living.get(id)?.inner.deref() === undefined) living.delete(id);
+  });
+
+  function succeed(id, inner) {
+    const before = living.get(id);
+    living.set(id, { generation, inner: new WeakRef(inner) });
+    collected.register(inner, id);
+    // One of a lost instance is gone already.
+    if (before?.generation !== generation) return;
+    try {
+      before.inner.deref()?.free();
+    } catch {
+      // A call of the evicted object never came to its end, and Rust still lends the object to it.
+    }
+  }
+
   class Shell extends DurableObject {
     #inner;
     #generation = -1;
@@ -140,6 +160,7 @@ function durable(Inner) {
         this.#ready = undefined;
         this.#inner = new Inner(this.ctx, this.env);
         this.#generation = generation;
+        succeed(this.ctx.id.toString(), this.#inner);
       }
       return this.#inner;
     }

@@ -5,10 +5,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use wasm_bindgen::JsValue;
+use wasm_bindgen::prelude::*;
 use worker::{
-    AbortController, ByteStream, Delay, Fetch, Headers, Method, Request, RequestInit,
-    RequestRedirect,
+    AbortSignal, ByteStream, Delay, Fetch, Headers, Method, Request, RequestInit, RequestRedirect,
 };
 
 use crate::ports::{Body, Http, HttpError, HttpRequest, HttpResponse};
@@ -36,9 +35,8 @@ impl Http for Fetcher {
             .with_body(request.body.as_deref().map(JsValue::from_str));
         let outgoing = Request::new_with_init(request.url.as_str(), &init).map_err(broken)?;
 
-        let controller = AbortController::default();
-        let signal = controller.signal();
-        let abort = AbortOnDrop(Some(controller));
+        let abort = AbortOnDrop(Aborter::new());
+        let signal = AbortSignal::from(abort.0.signal());
         let mut response = Fetch::Request(outgoing)
             .send_with_signal(&signal)
             .await
@@ -57,14 +55,26 @@ impl Http for Fetcher {
 }
 
 /// Gives up the exchange when the request or its body is dropped.
-struct AbortOnDrop(Option<AbortController>);
+struct AbortOnDrop(Aborter);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        if let Some(controller) = self.0.take() {
-            controller.abort();
-        }
+        // The object may be freed long after its eviction, when the platform has no use for this.
+        let _ = self.0.abort();
     }
+}
+
+#[wasm_bindgen]
+extern "C" {
+    /// That of `worker` throws through Wasm where this returns an error.
+    #[wasm_bindgen(js_name = AbortController)]
+    type Aborter;
+    #[wasm_bindgen(constructor, js_class = "AbortController")]
+    fn new() -> Aborter;
+    #[wasm_bindgen(method, getter)]
+    fn signal(this: &Aborter) -> worker::web_sys::AbortSignal;
+    #[wasm_bindgen(method, catch)]
+    fn abort(this: &Aborter) -> Result<(), JsValue>;
 }
 
 /// The chunks of a body. The exchange is given up when this is dropped.
