@@ -1,33 +1,30 @@
 //! [`McpClientManager`]: the servers of one object.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures::channel::oneshot;
-use futures::future::join_all;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::catalog::{Catalog, ListProblem};
+use super::catalog::Catalog;
 use super::connection::{Common, Connection};
-use super::permits::Permits;
-use super::server::{RegisterServer, StoredServer, save_session};
+use super::reconnect::Pending;
+use super::register::RegisterServer;
+use super::server::{StoredServer, save_session};
 use super::session::Identity;
-use super::{ConnectionState, McpClientOptions, ServerFilter, ServerId};
+use super::{
+    CatalogCounts, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter, ServerId,
+    ServerItem,
+};
 use crate::events::{Listeners, Subscription};
 use crate::ports::{DamagedRow, Ports};
 use crate::protocol::request::{Call, ClientInfo, Params};
 use crate::protocol::{
-    CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate,
-    Revision, Tool,
+    CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
 use crate::{Error, Result};
-
-/// How long a server may put off the next attempt at most.
-const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// Connects one object to MCP servers and remembers them. Cheap to clone.
 ///
@@ -35,65 +32,17 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// connection; rows come back by themselves after a wake (see [`restore`](Self::restore)).
 #[derive(Clone)]
 pub struct McpClientManager {
-    inner: Rc<Inner>,
+    pub(super) inner: Rc<Inner>,
 }
 
-struct Inner {
-    common: Rc<Common>,
+pub(super) struct Inner {
+    pub(super) common: Rc<Common>,
     /// In the order of registration.
-    connections: RefCell<Vec<Rc<Connection>>>,
-    /// Who waits for work in the background, by the server it is about.
-    pending: RefCell<HashMap<ServerId, Pending>>,
-    next_pending: Cell<u64>,
-    state_changed: Rc<Listeners<()>>,
-    restored: Cell<bool>,
-}
-
-struct Pending {
-    /// Tells work apart from the work that replaced it.
-    number: u64,
-    waiting: Vec<oneshot::Sender<()>>,
-}
-
-/// What [`McpClientManager::connection`] says about a live connection.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct ConnectionInfo {
-    /// Its state.
-    pub state: ConnectionState,
-    /// Why connecting, or the last discovery, failed. Holds no secret, but text from the server.
-    pub error: Option<Error>,
-    /// The revision spoken, once agreed on.
-    pub revision: Option<Revision>,
-    /// What the server said about itself, once agreed on.
-    pub card: Option<crate::protocol::model::ServerCard>,
-    /// Lists that could not be loaded, each with the reason.
-    pub problems: Vec<ListProblem>,
-    /// How many tools, prompts, resources and resource templates are known.
-    pub counts: CatalogCounts,
-}
-
-/// Sizes of a catalogue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CatalogCounts {
-    /// Tools.
-    pub tools: usize,
-    /// Prompts.
-    pub prompts: usize,
-    /// Resources.
-    pub resources: usize,
-    /// Resource templates.
-    pub resource_templates: usize,
-}
-
-/// An item of an aggregated list. Serialises as the server sent it, plus `serverId`.
-#[derive(Debug, Clone)]
-pub struct ServerItem<T> {
-    /// The server that offers it.
-    pub server_id: ServerId,
-    /// The item.
-    pub item: T,
+    pub(super) connections: RefCell<Vec<Rc<Connection>>>,
+    /// Servers that are coming back, and who waits for them.
+    pub(super) pending: Pending,
+    pub(super) state_changed: Rc<Listeners<()>>,
+    pub(super) restored: Cell<bool>,
 }
 
 impl McpClientManager {
@@ -118,9 +67,8 @@ impl McpClientManager {
             inner: Rc::new(Inner {
                 common: Rc::new(common),
                 connections: RefCell::default(),
-                pending: RefCell::default(),
+                pending: Pending::default(),
                 state_changed,
-                next_pending: Cell::new(0),
                 restored: Cell::new(false),
             }),
         }
@@ -191,34 +139,6 @@ impl McpClientManager {
         let timeout = timeout.unwrap_or(self.inner.common.options.discovery_timeout);
         connection.discover(timeout)?.await?;
         Ok(connection.state())
-    }
-
-    /// Waits until the connections that are coming back after a wake have settled, well or badly,
-    /// at most for `timeout`. `None` waits without limit.
-    pub async fn wait_for_connections(&self, timeout: Option<Duration>) {
-        let waiting: Vec<_> = self
-            .inner
-            .pending
-            .borrow_mut()
-            .values_mut()
-            .map(Pending::wait)
-            .collect();
-        if waiting.is_empty() {
-            return;
-        }
-        let all = async {
-            // A sender that is dropped has settled too.
-            join_all(waiting).await;
-            Ok(())
-        };
-        match timeout {
-            None => drop(all.await),
-            Some(timeout) => {
-                drop(
-                    super::within::within(&*self.inner.common.ports.clock, timeout, "", all).await,
-                );
-            }
-        }
     }
 
     /// Closes a connection and keeps the server stored.
@@ -304,12 +224,7 @@ impl McpClientManager {
             revision: session.as_ref().map(|session| session.revision),
             card: session.map(|session| session.card.clone()),
             problems: catalog.problems.clone(),
-            counts: CatalogCounts {
-                tools: catalog.tools.len(),
-                prompts: catalog.prompts.len(),
-                resources: catalog.resources.len(),
-                resource_templates: catalog.templates.len(),
-            },
+            counts: CatalogCounts::from(&*catalog),
         })
     }
 
@@ -415,101 +330,9 @@ impl McpClientManager {
         connection.open_client()?.request(&call).await
     }
 
-    // ---- waking
-
-    /// Brings every stored server back: connects and lists, in the background, a few at a time, each
-    /// by its own retry policy. Called once, when the object starts; again it does nothing.
-    ///
-    /// A row that cannot be read is left alone and stops nobody. A server that waits for its user
-    /// to sign in is parked.
-    ///
-    /// # Errors
-    /// Storage errors.
-    pub fn restore(&self) -> Result<()> {
-        if self.inner.restored.replace(true) {
-            return Ok(());
-        }
-        let rows = self
-            .rows()
-            .inspect_err(|_| self.inner.restored.set(false))?;
-        let permits = Permits::new(self.inner.common.options.reconnect_concurrency.max(1));
-        for stored in rows.into_iter().filter_map(Result::ok) {
-            if self.live(stored.id.as_str()).is_some() {
-                continue;
-            }
-            let parked = stored.awaits_sign_in();
-            let connection = Connection::new(stored, self.inner.common.clone());
-            self.inner.connections.borrow_mut().push(connection.clone());
-            if parked {
-                continue;
-            }
-            let number = self.begin(connection.id());
-            let (this, permits) = (self.clone(), permits.clone());
-            self.inner.common.ports.spawn.spawn(Box::pin(async move {
-                // The outcome is in the connection's state, for whoever looks.
-                let _ = this.come_back(&connection, &permits).await;
-                this.settle(connection.id(), number);
-            }));
-        }
-        Ok(())
-    }
-
-    async fn come_back(&self, connection: &Rc<Connection>, permits: &Rc<Permits>) -> Result<()> {
-        let retry = connection.server().retry();
-        let mut failed = 0;
-        loop {
-            // Held for one attempt only: servers that are down must not keep others waiting.
-            let permit = permits.acquire().await;
-            if !self.is_live(connection) {
-                return Err(Error::Closed);
-            }
-            let outcome = self.open_and_discover(connection).await;
-            drop(permit);
-            let Err(error) = outcome else { return Ok(()) };
-            failed += 1;
-            if failed >= retry.max_attempts || !error.is_transient() {
-                return Err(error);
-            }
-            let delay = retry.delay(failed, getrandom::u64().unwrap_or(u64::MAX / 2));
-            let asked = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
-            self.inner.common.ports.clock.sleep(delay.max(asked)).await;
-        }
-    }
-
-    async fn open_and_discover(&self, connection: &Rc<Connection>) -> Result<()> {
-        // Somebody who needed it sooner may have opened it already.
-        if !connection.state().is_open() {
-            connection.connect().await?;
-        }
-        connection
-            .discover(self.inner.common.options.discovery_timeout)?
-            .await
-    }
-
-    fn begin(&self, id: &ServerId) -> u64 {
-        let number = self.inner.next_pending.get();
-        self.inner.next_pending.set(number + 1);
-        self.inner.pending.borrow_mut().insert(
-            id.clone(),
-            Pending {
-                number,
-                waiting: Vec::new(),
-            },
-        );
-        number
-    }
-
-    fn settle(&self, id: &ServerId, number: u64) {
-        let mut pending = self.inner.pending.borrow_mut();
-        if pending.get(id).is_some_and(|entry| entry.number == number) {
-            // Dropping the senders tells those who wait.
-            pending.remove(id);
-        }
-    }
-
     // ---- rows and connections
 
-    fn rows(&self) -> Result<Vec<Result<StoredServer, DamagedRow>>> {
+    pub(super) fn rows(&self) -> Result<Vec<Result<StoredServer, DamagedRow>>> {
         let rows = self.inner.common.ports.servers.list()?;
         Ok(rows
             .into_iter()
@@ -517,7 +340,7 @@ impl McpClientManager {
             .collect())
     }
 
-    fn live(&self, id: &str) -> Option<Rc<Connection>> {
+    pub(super) fn live(&self, id: &str) -> Option<Rc<Connection>> {
         self.inner
             .connections
             .borrow()
@@ -526,7 +349,7 @@ impl McpClientManager {
             .cloned()
     }
 
-    fn is_live(&self, connection: &Rc<Connection>) -> bool {
+    pub(super) fn is_live(&self, connection: &Rc<Connection>) -> bool {
         self.inner
             .connections
             .borrow()
@@ -565,7 +388,7 @@ impl McpClientManager {
             .connections
             .borrow_mut()
             .retain(|other| other.id().as_str() != id);
-        self.inner.pending.borrow_mut().remove(id);
+        self.inner.pending.forget(id);
         if let Some(live) = live {
             live.close();
         }
@@ -596,15 +419,6 @@ impl McpClientManager {
     }
 }
 
-impl Pending {
-    fn wait(&mut self) -> oneshot::Receiver<()> {
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.retain(|waiting| !waiting.is_canceled());
-        self.waiting.push(sender);
-        receiver
-    }
-}
-
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(value)
         .map_err(|error| Error::InvalidOption(format!("not JSON: {error}")))
@@ -616,27 +430,6 @@ fn params<const N: usize>(members: [(&'static str, Box<RawValue>); N]) -> Params
         .into_iter()
         .filter(|(_, value)| value.get() != "null")
         .collect()
-}
-
-impl<T: Serialize> Serialize for ServerItem<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        use serde::ser::Error as _;
-        let item = serde_json::to_string(&self.item).map_err(S::Error::custom)?;
-        let id = serde_json::to_string(&self.server_id).map_err(S::Error::custom)?;
-        // Last, so that it wins over a member of the same name in the server's text.
-        let open = item
-            .trim_end()
-            .strip_suffix('}')
-            .ok_or_else(|| S::Error::custom("not an object"))?;
-        let comma = if open.trim_end().ends_with('{') {
-            ""
-        } else {
-            ","
-        };
-        RawValue::from_string(format!("{open}{comma}\"serverId\":{id}}}"))
-            .map_err(S::Error::custom)?
-            .serialize(serializer)
-    }
 }
 
 impl fmt::Debug for McpClientManager {

@@ -10,157 +10,13 @@ use super::ServerId;
 use super::session::Session;
 use crate::ports::{DamagedRow, ServerRow, ServerStore};
 use crate::protocol::jsonrpc::without_content;
-use crate::protocol::request;
-use crate::protocol::{Era, Revision, clip};
+use crate::protocol::{Era, Revision};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
-use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
 
-/// The longest id and the longest display name, in bytes.
-const MAX_NAME: usize = 256;
-/// The longest URL, in bytes.
-const MAX_URL: usize = 8 << 10;
 /// The most headers of a server.
 const MAX_HEADER_COUNT: usize = 100;
-/// The most that all headers of a server may take, in bytes.
-const MAX_HEADERS: usize = 16 << 10;
-
-/// A server to register.
-///
-/// ```
-/// use workers_agents::RegisterServer;
-/// let docs = RegisterServer::new("Docs", "https://docs.example.com/mcp")
-///     .header("authorization", "Bearer …");
-/// ```
-#[derive(Clone)]
-pub struct RegisterServer {
-    pub(crate) name: String,
-    pub(crate) url: String,
-    pub(crate) transport: TransportKind,
-    pub(crate) headers: Vec<(String, String)>,
-    pub(crate) retry: Option<RetryOptions>,
-}
-
-impl RegisterServer {
-    /// A server with a display name and a URL. The URL is stored as it is given.
-    pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            url: url.into(),
-            transport: TransportKind::default(),
-            headers: Vec::new(),
-            retry: None,
-        }
-    }
-
-    /// Which transport to use. Default: [`TransportKind::Auto`].
-    #[must_use]
-    pub fn transport(mut self, kind: TransportKind) -> Self {
-        self.transport = kind;
-        self
-    }
-
-    /// A header for every request to the server. Stored in the object's database, never listed.
-    /// Headers that the protocol itself sends cannot be replaced.
-    #[must_use]
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
-
-    /// How connecting is retried after a wake. Default: [`RetryOptions::CONNECT`].
-    #[must_use]
-    pub fn retry(mut self, retry: RetryOptions) -> Self {
-        self.retry = Some(retry);
-        self
-    }
-
-    /// Checks what can be checked without knowing the row.
-    pub(crate) fn validate(&self, id: &ServerId) -> Result<()> {
-        for (what, text, max) in [
-            ("id", id.as_str(), MAX_NAME),
-            ("name", &self.name, MAX_NAME),
-            ("URL", &self.url, MAX_URL),
-        ] {
-            if text.is_empty() || text.len() > max {
-                return Err(Error::InvalidOption(format!(
-                    "the {what} must have 1 to {max} bytes"
-                )));
-            }
-        }
-        let header_bytes: usize = self
-            .headers
-            .iter()
-            .map(|(name, value)| name.len() + value.len())
-            .sum();
-        if header_bytes > MAX_HEADERS {
-            return Err(Error::InvalidOption(format!(
-                "the headers are larger than {MAX_HEADERS} bytes"
-            )));
-        }
-        let reserved = self.headers.iter().find(|(name, _)| {
-            HeaderName::from_bytes(name.as_bytes()).is_ok_and(|name| request::is_reserved(&name))
-        });
-        if let Some((name, _)) = reserved {
-            return Err(Error::InvalidOption(format!(
-                "header {name:?} is set by the protocol"
-            )));
-        }
-        if let TransportKind::Other(name) = &self.transport {
-            return Err(Error::UnsupportedTransport(clip(name, 40)));
-        }
-        GuardedUrl::parse(&self.url)?;
-        Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)
-    }
-
-    /// The row to store: this registration over what the row held so far, so that members which
-    /// this version does not know are kept.
-    pub(crate) fn into_stored(
-        self,
-        id: ServerId,
-        previous: Option<StoredServer>,
-    ) -> Result<StoredServer> {
-        let mut stored = previous.clone().unwrap_or_else(|| StoredServer::blank(id));
-        stored.name = self.name;
-        stored.url = self.url;
-        let transport = stored.options.transport.get_or_insert_default();
-        transport.kind = Some(self.transport);
-        if let Some(init) = &mut transport.request_init {
-            init.headers = None;
-        }
-        transport.headers = (!self.headers.is_empty()).then(|| {
-            HeaderFields::Map(
-                self.headers
-                    .into_iter()
-                    .map(|(name, value)| (name, Value::String(value)))
-                    .collect(),
-            )
-        });
-        stored.options.retry = self
-            .retry
-            .and_then(|retry| serde_json::to_value(retry).ok());
-        stored.header_map()?;
-        // A session belongs to one server and to one user of it, whom the headers may name.
-        if !previous.is_some_and(|previous| previous.same_peer(&stored)) {
-            stored.auth_url = None;
-            stored.set_session(None);
-        }
-        Ok(stored)
-    }
-}
-
-/// Header values are secrets, so only their names are shown.
-impl fmt::Debug for RegisterServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<&str> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
-        f.debug_struct("RegisterServer")
-            .field("name", &self.name)
-            .field("transport", &self.transport)
-            .field("headers", &headers)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A server as it is stored. Secrets stay inside.
 #[derive(Clone)]
@@ -171,14 +27,14 @@ pub struct StoredServer {
     pub name: String,
     /// Its URL, as registered. May carry a key in its query: show it to its owner only.
     pub url: String,
-    callback_url: String,
-    client_id: Option<String>,
-    auth_url: Option<String>,
-    options: ServerOptions,
+    pub(super) callback_url: String,
+    pub(super) client_id: Option<String>,
+    pub(super) auth_url: Option<String>,
+    pub(super) options: ServerOptions,
 }
 
 impl StoredServer {
-    fn blank(id: ServerId) -> Self {
+    pub(super) fn blank(id: ServerId) -> Self {
         Self {
             id,
             name: String::new(),
@@ -434,18 +290,18 @@ impl fmt::Debug for StoredServer {
 /// The JSON of the column `server_options`. Members that this version does not know are kept.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct ServerOptions {
+pub(super) struct ServerOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
-    transport: Option<TransportOptions>,
+    pub(super) transport: Option<TransportOptions>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    discover_result: Option<Value>,
+    pub(super) discover_result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    initialize_result: Option<Value>,
+    pub(super) initialize_result: Option<Value>,
     /// As it was written: [`RetryOptions`] would fill in defaults and drop what it does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
-    retry: Option<Value>,
+    pub(super) retry: Option<Value>,
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    pub(super) rest: Map<String, Value>,
 }
 
 impl ServerOptions {
@@ -456,35 +312,35 @@ impl ServerOptions {
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct TransportOptions {
+pub(super) struct TransportOptions {
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
-    kind: Option<TransportKind>,
+    pub(super) kind: Option<TransportKind>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<HeaderFields>,
+    pub(super) headers: Option<HeaderFields>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    request_init: Option<RequestInit>,
+    pub(super) request_init: Option<RequestInit>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    session_id: Option<String>,
+    pub(super) session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    protocol_version: Option<String>,
+    pub(super) protocol_version: Option<String>,
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    pub(super) rest: Map<String, Value>,
 }
 
 /// The part of a stored fetch initialiser that has a meaning here.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-struct RequestInit {
+pub(super) struct RequestInit {
     #[serde(skip_serializing_if = "Option::is_none")]
-    headers: Option<HeaderFields>,
+    pub(super) headers: Option<HeaderFields>,
     #[serde(flatten)]
-    rest: Map<String, Value>,
+    pub(super) rest: Map<String, Value>,
 }
 
 /// Headers as JavaScript writes them: an object, or a list of pairs.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-enum HeaderFields {
+pub(super) enum HeaderFields {
     Map(Map<String, Value>),
     Pairs(Vec<(String, Value)>),
 }
@@ -505,12 +361,11 @@ impl HeaderFields {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::protocol::model::ServerCard;
-    use serde_json::json;
 
-    fn row(options: Option<&str>) -> ServerRow {
+    pub(crate) fn row(options: Option<&str>) -> ServerRow {
         ServerRow {
             id: "s".into(),
             name: "S".into(),
@@ -522,7 +377,7 @@ mod tests {
         }
     }
 
-    fn session(revision: Revision, id: Option<&str>) -> Session {
+    pub(crate) fn session(revision: Revision, id: Option<&str>) -> Session {
         let card = ServerCard {
             instructions: Some("hi".into()),
             ..ServerCard::default()
@@ -648,51 +503,5 @@ mod tests {
                     .is_none()
             );
         }
-    }
-
-    #[test]
-    fn registering_anew_replaces_what_was_said_and_keeps_the_rest() {
-        let text = r#"{"transport":{"headers":{"x-old":"1"}},"retry":{"maxAttempts":9},"later":1}"#;
-        let mut previous = StoredServer::decode(row(Some(text))).unwrap();
-        previous.set_session(Some(&session(Revision::V2025_06_18, Some("abc"))));
-
-        let same = RegisterServer::new("New", "https://example.com/mcp").header("x-new", "2");
-        let same = same
-            .into_stored(previous.id.clone(), Some(previous.clone()))
-            .unwrap();
-        assert_eq!(same.name, "New");
-        let headers = same.header_map().unwrap();
-        assert!(headers.contains_key("x-new") && !headers.contains_key("x-old"));
-        assert_eq!(same.retry(), RetryOptions::CONNECT);
-        assert_eq!(same.options.rest["later"], json!(1));
-
-        assert!(same.session().is_none(), "another user's session");
-        let renamed = RegisterServer::new("New", "https://example.com/mcp").header("x-old", "1");
-        assert!(
-            renamed
-                .into_stored(previous.id.clone(), Some(previous.clone()))
-                .unwrap()
-                .session()
-                .is_some()
-        );
-
-        let moved = RegisterServer::new("S", "https://other.example/mcp");
-        assert!(
-            moved
-                .into_stored(previous.id.clone(), Some(previous))
-                .unwrap()
-                .session()
-                .is_none()
-        );
-    }
-
-    #[test]
-    fn a_bad_header_is_refused_by_name() {
-        let bad = RegisterServer::new("S", "https://example.com").header("x-key", "sec\nret");
-        let error = bad
-            .into_stored(ServerId::verbatim("s"), None)
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains("x-key") && !error.contains("ret"), "{error}");
     }
 }

@@ -18,7 +18,13 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use workers_agents::ports::*;
-use workers_agents::{McpClientManager, McpClientOptions};
+use workers_agents::{
+    ConnectionState, Error, McpClientManager, McpClientOptions, RegisterServer, ServerFilter,
+};
+
+use self::mcp_server::LegacyServer;
+
+pub const URL: &str = "https://pier.example/mcp";
 
 /// One request as the peer saw it.
 #[derive(Debug, Clone)]
@@ -323,4 +329,45 @@ impl<T> Started<T> {
     pub fn outcome(&self) -> Option<T> {
         self.0.borrow_mut().take()
     }
+}
+
+pub fn world_with_legacy() -> (World, Rc<LegacyServer>) {
+    let world = World::new();
+    let server = LegacyServer::new();
+    let peer = server.clone();
+    world.network.serve(URL, move |seen| peer.answer(seen));
+    (world, server)
+}
+
+pub fn world_with(peer: impl Fn(&Seen) -> Reply + 'static) -> World {
+    let world = World::new();
+    world.network.serve(URL, peer);
+    world
+}
+
+pub fn register(world: &mut World, mcp: &McpClientManager, id: &str, url: &str) {
+    world
+        .run(mcp.register_server(id, RegisterServer::new(id, url)))
+        .unwrap();
+}
+
+/// Registers, connects and discovers.
+pub fn add(world: &mut World, mcp: &McpClientManager) -> Result<ConnectionState, Error> {
+    register(world, mcp, "pier", URL);
+    world.run(async {
+        mcp.connect_to_server("pier").await?;
+        mcp.discover_if_connected("pier", None).await
+    })
+}
+
+pub fn state(mcp: &McpClientManager) -> ConnectionState {
+    mcp.connection("pier")
+        .map_or(ConnectionState::NotConnected, |connection| connection.state)
+}
+
+pub fn names(mcp: &McpClientManager) -> Vec<String> {
+    mcp.list_tools(&ServerFilter::all())
+        .iter()
+        .map(|tool| tool.item.name().to_owned())
+        .collect()
 }

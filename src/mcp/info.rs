@@ -1,0 +1,83 @@
+//! What the manager says about connections and what servers offer.
+
+use serde::{Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::catalog::{Catalog, ListProblem};
+use super::{ConnectionState, ServerId};
+use crate::Error;
+use crate::protocol::Revision;
+use crate::protocol::model::ServerCard;
+
+/// What [`McpClientManager::connection`](super::McpClientManager::connection) says about a live connection.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ConnectionInfo {
+    /// Its state.
+    pub state: ConnectionState,
+    /// Why connecting, or the last discovery, failed. Holds no secret, but text from the server.
+    pub error: Option<Error>,
+    /// The revision spoken, once agreed on.
+    pub revision: Option<Revision>,
+    /// What the server said about itself, once agreed on.
+    pub card: Option<ServerCard>,
+    /// Lists that could not be loaded, each with the reason.
+    pub problems: Vec<ListProblem>,
+    /// How many tools, prompts, resources and resource templates are known.
+    pub counts: CatalogCounts,
+}
+
+/// Sizes of a catalogue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CatalogCounts {
+    /// Tools.
+    pub tools: usize,
+    /// Prompts.
+    pub prompts: usize,
+    /// Resources.
+    pub resources: usize,
+    /// Resource templates.
+    pub resource_templates: usize,
+}
+
+/// An item of an aggregated list. Serialises as the server sent it, plus `serverId`.
+#[derive(Debug, Clone)]
+pub struct ServerItem<T> {
+    /// The server that offers it.
+    pub server_id: ServerId,
+    /// The item.
+    pub item: T,
+}
+
+impl From<&Catalog> for CatalogCounts {
+    fn from(catalog: &Catalog) -> Self {
+        Self {
+            tools: catalog.tools.len(),
+            prompts: catalog.prompts.len(),
+            resources: catalog.resources.len(),
+            resource_templates: catalog.templates.len(),
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for ServerItem<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        use serde::ser::Error as _;
+        let item = serde_json::to_string(&self.item).map_err(S::Error::custom)?;
+        let id = serde_json::to_string(&self.server_id).map_err(S::Error::custom)?;
+        // Last, so that it wins over a member of the same name in the server's text.
+        let open = item
+            .trim_end()
+            .strip_suffix('}')
+            .ok_or_else(|| S::Error::custom("not an object"))?;
+        let comma = if open.trim_end().ends_with('{') {
+            ""
+        } else {
+            ","
+        };
+        RawValue::from_string(format!("{open}{comma}\"serverId\":{id}}}"))
+            .map_err(S::Error::custom)?
+            .serialize(serializer)
+    }
+}
