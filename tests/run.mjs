@@ -3,7 +3,7 @@
 import { build, everyWorker } from "../agents-build/build.mjs";
 import { Problem, environment, main, report, run, say } from "../agents-build/process.mjs";
 import { setup } from "../agents-build/setup.mjs";
-import { task } from "../agents-build/task.mjs";
+import { native, task } from "../agents-build/task.mjs";
 import { TARGET, wasmEnvironment } from "../agents-build/toolchain.mjs";
 
 const STRICT = ["--", "-D", "warnings"];
@@ -37,7 +37,7 @@ const STEPS = [
   },
   {
     name: "native tests",
-    run: () => ended(task("native", [], {}), "run `npm run test:native`"),
+    run: () => ended(native([]), "run `npm run test:native`"),
   },
   {
     name: "documentation",

@@ -94,6 +94,10 @@ impl Lifecycle {
             host_started,
             ..
         } = &*self.inner;
+        // From within a capability's startup: the host's turn has not come yet.
+        if capabilities_started.is_inside() {
+            return Ok(());
+        }
         capabilities_started
             .ensure(async || {
                 for capability in self.capabilities() {

@@ -33,13 +33,18 @@ impl<E> Default for Startup<E> {
 }
 
 impl<E: Clone> Startup<E> {
+    /// Whether the caller is part of the startup that is running.
+    pub(crate) fn is_inside(&self) -> bool {
+        self.inside.get()
+    }
+
     /// Runs `work` unless that has been done, or waits for whoever is running it. A call from
     /// inside `work` returns at once.
     ///
     /// # Errors
     /// The outcome of the run that was made or joined.
     pub(crate) async fn ensure(&self, work: impl AsyncFnOnce() -> Result<(), E>) -> Result<(), E> {
-        if self.inside.get() {
+        if self.is_inside() {
             return Ok(());
         }
         loop {

@@ -19,7 +19,7 @@ import { startScriptedServer } from "./support/scripted-server.mjs";
 import { timed, until } from "./support/until.mjs";
 import { startToolAgent } from "./support/worker.mjs";
 
-const TIMEOUT_MS = 800;
+const TIMEOUT_MS = 2_500;
 // What a slow machine may need on top; far below the default of a minute.
 const SLACK_MS = 2_500;
 const retry = { maxAttempts: 1 };
