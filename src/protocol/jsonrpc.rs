@@ -184,7 +184,7 @@ struct Envelope<'a> {
 fn read_error(error: &RawValue) -> RpcError {
     let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
     let code = raw_member(error, "code").and_then(|code| {
-        let number = code.get().trim_matches('"').parse::<f64>().ok()?;
+        let number: f64 = serde_json::from_str(code.get().trim_matches('"')).ok()?;
         #[expect(
             clippy::cast_possible_truncation,
             reason = "saturates, and codes are small integers"

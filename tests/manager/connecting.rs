@@ -1,28 +1,16 @@
 //! Opening and closing connections, against servers in memory.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed assertion by other means"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "values made on the spot read better than references to them"
-)]
-
-mod support;
-
 use std::cell::Cell;
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use serde_json::{Value, json};
-use support::mcp_server::{modern, rpc_error};
-use support::{Reply, Seen, URL, add, names, register, state, world_with, world_with_legacy};
 use workers_agents::{ConnectionState, Error, ServerFilter};
+
+use crate::support::mcp_server::{modern, rpc_error};
+use crate::support::{
+    Reply, Seen, URL, add, names, register, state, world_with, world_with_legacy,
+};
 
 #[test]
 fn a_legacy_server_is_probed_shaken_hands_with_and_listed() {

@@ -1,25 +1,11 @@
 //! Registering servers: what is stored, refused, kept and told.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed assertion by other means"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "values made on the spot read better than references to them"
-)]
-
-mod support;
-
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use support::{URL, World, add, register, state, world_with_legacy};
 use workers_agents::{ConnectionState as S, ConnectionState, Error, RegisterServer, ServerFilter};
+
+use crate::support::{URL, World, add, register, state, world_with_legacy};
 
 #[test]
 fn registering_stores_and_sends_nothing() {

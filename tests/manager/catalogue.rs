@@ -1,28 +1,14 @@
 //! Loading what servers offer.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed assertion by other means"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "values made on the spot read better than references to them"
-)]
-
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use support::mcp_server::{modern, result, tool};
-use support::{Reply, URL, add, names, register, state, world_with, world_with_legacy};
 use workers_agents::{ConnectionState as S, ConnectionState, Error};
+
+use crate::support::mcp_server::{modern, result, tool};
+use crate::support::{Reply, URL, add, names, register, state, world_with, world_with_legacy};
 
 #[test]
 fn a_broken_list_hides_no_other_and_is_reported() {

@@ -1,29 +1,15 @@
 //! Requests within a session, and what may go wrong with them.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed assertion by other means"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "values made on the spot read better than references to them"
-)]
-
-mod support;
-
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use serde_json::{Value, json};
-use support::mcp_server::{LegacyServer, modern, result, rpc_error};
-use support::{Reply, URL, World, add, register, world_with, world_with_legacy};
 use workers_agents::Error;
+
+use crate::support::mcp_server::{LegacyServer, modern, result, rpc_error};
+use crate::support::{Reply, URL, World, add, register, world_with, world_with_legacy};
 
 #[test]
 fn arguments_and_results_pass_through_byte_for_byte() {

@@ -1,29 +1,17 @@
 //! What an object does when it comes back with an empty memory.
 
-#![allow(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a failed assertion by other means"
-)]
-#![allow(
-    clippy::needless_pass_by_value,
-    unreachable_pub,
-    reason = "values made on the spot read better than references to them"
-)]
-
-mod support;
-
 use std::cell::Cell;
 use std::time::Duration;
 
 use futures::channel::oneshot;
 use serde_json::{Value, json};
-use support::mcp_server::modern;
-use support::{Reply, URL, World, add, names, register, state, world_with, world_with_legacy};
 use workers_agents::ports::ServerRow;
 use workers_agents::{ConnectionState as S, ConnectionState, Error, RegisterServer, ServerFilter};
+
+use crate::support::mcp_server::modern;
+use crate::support::{
+    Reply, URL, World, add, names, register, state, world_with, world_with_legacy,
+};
 
 #[test]
 fn a_wake_takes_up_the_stored_agreement() {

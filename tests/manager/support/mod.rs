@@ -1,7 +1,5 @@
 //! The ports of the tests: HTTP served from memory, a clock moved by hand, a table in memory.
 
-#![allow(dead_code, reason = "each test file uses its part")]
-
 pub mod mcp_server;
 
 use std::cell::{Cell, RefCell};
@@ -30,7 +28,6 @@ pub const URL: &str = "https://pier.example/mcp";
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
-    pub url: String,
     pub headers: HeaderMap,
     pub body: Value,
 }
@@ -123,7 +120,6 @@ impl Http for MemoryHttp {
         let _open = Open(network.clone());
         let seen = Seen {
             method: request.method.to_string(),
-            url: request.url.as_str().to_owned(),
             headers: request.headers.clone(),
             body: request
                 .body

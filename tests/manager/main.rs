@@ -1,0 +1,21 @@
+//! The manager against servers in memory, with a clock that the test moves.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed assertion by other means"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "values made on the spot read better than references to them"
+)]
+
+mod calling;
+mod catalogue;
+mod connecting;
+mod registering;
+mod support;
+mod waking;
