@@ -13,8 +13,20 @@ await main(import.meta.url, async (args) => {
   const tools = await setup();
   await build(everyWorker.slice(0, 1), tools);
 
-  const port = asked === undefined ? ((await tryPort(USUAL_PORT)) ?? (await tryPort(0))) : await tryPort(asked);
-  if (port === undefined) throw new Problem(`port ${asked} is taken`, "name another one, or none");
+  // Somebody else may take the port between our look and wrangler's.
+  const ports = asked === undefined ? [USUAL_PORT, 0, 0] : [asked];
+  for (const wanted of ports) {
+    const port = await tryPort(wanted);
+    if (port === undefined) continue;
+    const { status, wasReady } = await serve(port, rest, tools);
+    if (wasReady || status === 0) return status;
+  }
+  throw asked === undefined
+    ? new Problem("wrangler did not start", "read what it says above")
+    : new Problem(`port ${asked} is taken, or wrangler did not start`, "name another one, or none");
+});
+
+async function serve(port, rest, tools) {
   const wrangler = [
     "node_modules/wrangler/bin/wrangler.js",
     "dev",
@@ -25,10 +37,13 @@ await main(import.meta.url, async (args) => {
     ...["--var", "ALLOW_INSECURE_LOCAL:1"],
     ...rest,
   ];
-  return supervise(tools.node, wrangler.map(String), { whenStopped: 0 }, (child) =>
-    announce(`http://${HOST}:${port}`, child),
-  );
-});
+  let wasReady = false;
+  const options = { whenStopped: 0, stdio: ["ignore", "pipe", "inherit"] };
+  const status = await supervise(tools.node, wrangler.map(String), options, async (child) => {
+    wasReady = await announce(`http://${HOST}:${port}`, child);
+  });
+  return { status, wasReady };
+}
 
 function options(args) {
   const rest = [...args];
@@ -42,18 +57,21 @@ function options(args) {
   return { port, rest };
 }
 
+// Says so when wrangler does, and when the Worker then answers. Only wrangler knows whose port it is.
 async function announce(url, child) {
-  while (child.exitCode === null && child.signalCode === null) {
-    const healthy = await fetch(`${url}/healthz`).then(
-      (response) => response.ok,
-      () => false,
-    );
-    if (healthy) {
-      console.log(`▸ ready: ${url} (Ctrl-C ends it)`);
-      return;
-    }
-    await new Promise((resolve) => setTimeout(resolve, 200));
-  }
+  child.stdout.pipe(process.stdout);
+  const isServing = await new Promise((resolve) => {
+    let output = "";
+    child.stdout.on("data", (chunk) => {
+      output = (output + chunk).slice(-1000);
+      if (output.includes("Ready on")) resolve(true);
+    });
+    child.once("exit", () => resolve(false));
+  });
+  if (!isServing) return false;
+  await fetch(`${url}/healthz`).catch(() => {});
+  console.log(`▸ ready: ${url} (Ctrl-C ends it)`);
+  return true;
 }
 
 // Listens for a moment: on the port, or on any. Gives the number, or undefined where the port is taken.

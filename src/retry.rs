@@ -29,10 +29,16 @@ impl RetryOptions {
         max_delay: Duration::from_secs(5),
     };
 
+    /// The most attempts a policy may ask for.
+    pub const MOST_ATTEMPTS: u32 = 100;
+
     /// Refuses a policy that would never try or never wait.
     pub fn validate(&self) -> Result<(), InvalidRetry> {
         if self.max_attempts < 1 {
             return Err(InvalidRetry::NoAttempts);
+        }
+        if self.max_attempts > Self::MOST_ATTEMPTS {
+            return Err(InvalidRetry::TooManyAttempts);
         }
         if self.base_delay.is_zero() {
             return Err(InvalidRetry::NoBaseDelay);
@@ -74,6 +80,9 @@ impl Default for RetryOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRetry {
+    /// More than [`RetryOptions::MOST_ATTEMPTS`].
+    #[error("retry.maxAttempts must be <= 100")]
+    TooManyAttempts,
     /// It would never try.
     #[error("retry.maxAttempts must be >= 1")]
     NoAttempts,

@@ -254,9 +254,10 @@ fn servers(mcp: &McpClientManager) -> Answer {
 
 async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
     let id = choose_id(mcp, &body)?;
+    let known = mcp.server(id.as_str())?;
     let says_more = body.transport.is_some() || body.retry.is_some();
     // What is said of a server that is there replaces what was said before; saying nothing does not.
-    if says_more || mcp.server(id.as_str())?.is_none() {
+    if says_more || known.is_none() {
         let AddServer {
             name,
             url,
@@ -264,10 +265,14 @@ async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
             retry,
             ..
         } = body;
-        let transport = transport.unwrap_or_default();
-        let mut server = RegisterServer::new(name, url).transport(transport.kind);
-        for (name, value) in transport.headers {
-            server = server.header(name, value);
+        let mut server = known
+            .as_ref()
+            .map_or_else(|| RegisterServer::new(name, url), RegisterServer::from);
+        if let Some(transport) = transport {
+            server = server.transport(transport.kind).without_headers();
+            for (name, value) in transport.headers {
+                server = server.header(name, value);
+            }
         }
         if let Some(retry) = retry {
             server = server.retry(retry);

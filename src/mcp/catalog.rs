@@ -246,6 +246,11 @@ impl Loader<'_> {
                 Ok(page) => page,
                 Err(error) => return incomplete(list, error),
             };
+            if page.has_more {
+                list.extend(page.items);
+                let items = options.max_list_items;
+                return incomplete(list, ProtocolError::ListTooLong { method, items });
+            }
             let had_items = !page.items.is_empty();
             let fresh: Vec<_> = page
                 .items
@@ -295,6 +300,8 @@ fn fingerprint(item: &RawValue, kind: Kind) -> u64 {
 
 struct Page {
     items: Vec<Box<RawValue>>,
+    /// More items than were asked for.
+    has_more: bool,
     next_cursor: Option<String>,
 }
 
@@ -306,7 +313,7 @@ impl Page {
         };
         let items = raw_member(result, kind.member)
             .ok_or_else(|| malformed(format!("\"{}\" is missing", kind.member)))?;
-        let items = bounded::list(items.get().as_bytes(), max_items)
+        let (items, has_more) = bounded::list(items.get().as_bytes(), max_items)
             .map_err(|error| malformed(without_content(&error)))?;
         let next_cursor =
             raw_member(result, "nextCursor").map(|cursor| serde_json::from_str(cursor.get()));
@@ -315,6 +322,7 @@ impl Page {
             .map_err(|_| malformed("\"nextCursor\" is not a string".into()))?;
         Ok(Self {
             items,
+            has_more,
             next_cursor: next_cursor.flatten(),
         })
     }

@@ -13,15 +13,15 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::McpClientOptions;
-use super::handshake::{agree, probe_answer};
+use super::handshake::agree;
 use super::joined::Running;
 use super::session::{Identity, Session};
 use super::within::within;
 use crate::ports::Ports;
 use crate::protocol::bounded::{is_object, raw_member};
 use crate::protocol::request::{self, Call, Envelope};
-use crate::protocol::version::{self, Verdict};
-use crate::protocol::{Message, ProtocolError, RequestId, Revision, clip};
+use crate::protocol::version;
+use crate::protocol::{Message, ProtocolError, RequestId, Revision, RpcError, clip};
 use crate::transport::{Answer, HttpFailure, Incoming, Outgoing, Transport, TransportError};
 use crate::{Error, Result};
 
@@ -76,7 +76,7 @@ impl Client {
             renewal: RefCell::default(),
             ended: ended.shared(),
             open: RefCell::new(Some(open)),
-            next_id: Cell::new(1),
+            next_id: Cell::new(first_id()),
             answers: Rc::default(),
         }
     }
@@ -115,19 +115,25 @@ impl Client {
 
     async fn attempts(self: &Rc<Self>, call: &Call) -> Result<Box<RawValue>> {
         let session = self.session().ok_or(Error::Closed)?;
-        match self.within_session(call, &session).await {
-            Err(error) if is_lost(&error, &session) => {
-                self.renew(&session).await?;
-                let fresh = self.session().ok_or(Error::Closed)?;
-                self.within_session(call, &fresh).await
+        let error = match self.within_session(call, &session).await {
+            Ok(result) => {
+                self.confirm(&session);
+                return Ok(result);
             }
-            outcome => {
-                if outcome.is_ok() {
-                    self.confirm(&session);
-                }
-                outcome
-            }
+            Err(error) => error,
+        };
+        let doubt = doubt(&error, &session);
+        if doubt == Doubt::None {
+            return Err(error);
         }
+        self.renew(&session).await?;
+        let fresh = self.session().ok_or(Error::Closed)?;
+        // Where the refusal may as well be the tool's own answer, only another era is a reason to
+        // send the request again: the tool may have run.
+        if doubt == Doubt::Era && fresh.is_modern() == session.is_modern() {
+            return Err(error);
+        }
+        self.within_session(call, &fresh).await
     }
 
     /// Ends everything: requests under way fail with [`Error::Closed`], and a legacy server is told
@@ -271,13 +277,19 @@ impl Client {
         if !self.is_current(refused) {
             return Ok(());
         }
+        let is_replacement = refused.id.is_some();
         let running = self.renewal.borrow().as_ref().map(Running::join);
         let renewal = running.unwrap_or_else(|| {
             let this = self.clone();
             let running = Running::start(&*self.ports.spawn, async move {
                 let outcome = agree(&this).await;
                 this.renewal.take();
-                outcome.map(|session| this.adopt(session))
+                outcome.map(|session| {
+                    this.adopt(Session {
+                        is_replacement,
+                        ..session
+                    })
+                })
             });
             let renewal = running.join();
             self.renewal.replace(Some(running));
@@ -309,17 +321,49 @@ impl Client {
     }
 }
 
-/// Whether the error says that the session is gone. A JSON-RPC error of code 404 does not.
-fn is_lost(error: &Error, session: &Session) -> bool {
-    let Error::Transport(TransportError::Status(failure)) = error else {
-        return false;
+/// Where the ids of a client begin. A session that is taken up again after a wake may still have
+/// requests of the client before it, and ids must not repeat within a session (2025-11-25, index).
+/// Far below 2^53, where JavaScript stops telling integers apart.
+fn first_id() -> i64 {
+    i64::from(getrandom::u32().unwrap_or(1)) << 16
+}
+
+/// What an error says about the agreement it came within.
+#[derive(Debug, PartialEq, Eq)]
+enum Doubt {
+    /// Nothing.
+    None,
+    /// The agreement is void, and the request was refused because of that.
+    Agreement,
+    /// The server may have changed its era. Whether the request was refused because of that shows
+    /// only when the server is asked.
+    Era,
+}
+
+fn doubt(error: &Error, session: &Session) -> Doubt {
+    let (status, rpc) = match error {
+        Error::Rpc(rpc) => (200, Some(rpc)),
+        Error::Transport(TransportError::Status(failure)) => (failure.status, failure.rpc.as_ref()),
+        _ => return Doubt::None,
     };
+    if rpc.is_some_and(|rpc| rpc.code == RpcError::UNSUPPORTED_VERSION) {
+        return Doubt::Agreement;
+    }
+    if status < 300 || !version::is_evidence(status) {
+        return Doubt::None;
+    }
     if session.is_modern() {
-        // A belief from storage fails loudly when the server has changed since.
-        let verdict = version::judge(&probe_answer(failure));
-        session.resumed && matches!(verdict, Verdict::Legacy | Verdict::ProbeAgain(_))
+        let is_legacy = rpc.is_none() || session.resumed;
+        return if is_legacy { Doubt::Era } else { Doubt::None };
+    }
+    // Servers should say 404 (2025-11-25, "Session Management"); some say 400. A bad request gets
+    // that too, so it costs one new session at most. A JSON-RPC error of code 404 says nothing.
+    let is_about_params = rpc.is_some_and(|rpc| matches!(rpc.code, -32700 | -32603..=-32601));
+    let is_odd = status == 400 && !is_about_params && !session.is_replacement;
+    if session.id.is_some() && (status == 404 || is_odd || session.resumed && !is_about_params) {
+        Doubt::Agreement
     } else {
-        session.id.is_some() && failure.status == 404
+        Doubt::None
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::catalog::{Catalog, Loader};
 use super::client::Client;
 use super::joined::{Joined, Running};
-use super::server::{StoredServer, save_session};
+use super::server::{StoredServer, clear_sign_in, save_session};
 use super::session::{Identity, Session};
 use super::state::{Event, Phase};
 use super::{ConnectionState, McpClientOptions, ServerId};
@@ -110,6 +110,10 @@ impl Connection {
             match outcome {
                 Ok(client) => {
                     this.client.replace(Some(client));
+                    if this.server().awaits_sign_in() {
+                        // If it cannot be stored, the server is parked once more after the next wake.
+                        let _ = clear_sign_in(&*this.common.ports.servers, &this.id);
+                    }
                     this.apply(attempt, Event::Opened);
                     Ok(())
                 }

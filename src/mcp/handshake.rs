@@ -58,6 +58,7 @@ async fn probe_era(client: &Client) -> Result<Option<Session>> {
                     id: None,
                     card: *card,
                     resumed: false,
+                    is_replacement: false,
                 }));
             }
             Verdict::Legacy => return Ok(None),
@@ -69,7 +70,7 @@ async fn probe_era(client: &Client) -> Result<Option<Session>> {
     Err(ProtocolError::NoCommonVersion(vec![revision.as_str().to_owned()]).into())
 }
 
-pub(super) fn probe_answer(failure: &HttpFailure) -> ProbeAnswer<'_> {
+fn probe_answer(failure: &HttpFailure) -> ProbeAnswer<'_> {
     match &failure.rpc {
         Some(error) => ProbeAnswer::Error(failure.status, error),
         None => ProbeAnswer::Status(failure.status),
@@ -105,6 +106,7 @@ async fn initialize(client: &Client) -> Result<Session> {
         id,
         card,
         resumed: false,
+        is_replacement: false,
     };
     let method = "notifications/initialized";
     let message = Outgoing {

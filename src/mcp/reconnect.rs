@@ -12,10 +12,14 @@ use super::connection::Connection;
 use super::permits::Permits;
 use super::within::within;
 use super::{McpClientManager, ServerId};
+use crate::retry::RetryOptions;
 use crate::{Error, Result};
 
 /// How long a server may put off the next attempt at most.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
+
+/// The shortest pause between two attempts, whatever a stored policy says.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
 
 impl McpClientManager {
     /// Brings every stored server back: connects and lists, in the background, a few at a time, each
@@ -67,13 +71,24 @@ impl McpClientManager {
             let outcome = self.open_and_discover(connection).await;
             drop(permit);
             let Err(error) = outcome else { return Ok(()) };
+            if matches!(error, Error::Closed) && self.is_live(connection) {
+                // Somebody began anew. That attempt is the one to wait for.
+                continue;
+            }
             failed += 1;
-            if failed >= retry.max_attempts || !error.is_transient() {
+            if failed >= retry.max_attempts.min(RetryOptions::MOST_ATTEMPTS)
+                || !error.is_transient()
+            {
                 return Err(error);
             }
             let delay = retry.delay(failed, getrandom::u64().unwrap_or(u64::MAX / 2));
             let asked = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
-            self.inner.common.ports.clock.sleep(delay.max(asked)).await;
+            self.inner
+                .common
+                .ports
+                .clock
+                .sleep(delay.max(asked).max(MIN_PAUSE))
+                .await;
         }
     }
 

@@ -49,6 +49,13 @@ impl RegisterServer {
         }
     }
 
+    /// Forgets all headers.
+    #[must_use]
+    pub fn without_headers(mut self) -> Self {
+        self.headers.clear();
+        self
+    }
+
     /// Which transport to use. Default: [`TransportKind::Auto`].
     #[must_use]
     pub fn transport(mut self, kind: TransportKind) -> Self {
@@ -142,6 +149,25 @@ impl RegisterServer {
             stored.set_session(None);
         }
         Ok(stored)
+    }
+}
+
+/// What has been said about a stored server, to say it again with changes.
+impl From<&StoredServer> for RegisterServer {
+    fn from(stored: &StoredServer) -> Self {
+        let headers = stored.header_map().unwrap_or_default();
+        let text =
+            |value: &http::HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
+        Self {
+            name: stored.name.clone(),
+            url: stored.url.clone(),
+            transport: stored.transport(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
+            retry: stored.stored_retry(),
+        }
     }
 }
 

@@ -65,11 +65,12 @@ impl StoredServer {
 
     /// How connecting is retried after a wake.
     pub fn retry(&self) -> RetryOptions {
-        self.options
-            .retry_options()
-            .ok()
-            .flatten()
-            .unwrap_or(RetryOptions::CONNECT)
+        self.stored_retry().unwrap_or(RetryOptions::CONNECT)
+    }
+
+    /// The retry policy that the host chose, if it chose one.
+    pub(super) fn stored_retry(&self) -> Option<RetryOptions> {
+        self.options.retry_options().ok().flatten()
     }
 
     /// Whether both mean the same server, reached in the same way as the same user.
@@ -143,6 +144,7 @@ impl StoredServer {
             id,
             card: serde_json::from_value(card).ok()?,
             resumed: true,
+            is_replacement: false,
         })
     }
 
@@ -196,6 +198,7 @@ impl StoredServer {
             })?,
         };
         let id = ServerId::verbatim(id);
+        let auth_url = auth_url.filter(|url| !url.is_empty());
         let stored = Self {
             id,
             name,
@@ -255,6 +258,20 @@ fn with_versions(mut card: Value, session: Option<&Session>) -> Value {
         );
     }
     card
+}
+
+/// Forgets that a server waits for its user to sign in: it has let us in.
+///
+/// # Errors
+/// Storage errors. A row that is gone or damaged is left alone.
+pub(crate) fn clear_sign_in(store: &dyn ServerStore, id: &ServerId) -> Result<()> {
+    match store.get(id.as_str())? {
+        Some(Ok(row)) if row.auth_url.is_some() => Ok(store.put(&ServerRow {
+            auth_url: None,
+            ..row
+        })?),
+        _ => Ok(()),
+    }
 }
 
 /// Writes an agreement into a row, and only if it differs from what is stored.
@@ -387,6 +404,7 @@ pub(super) mod tests {
             id: id.map(str::to_owned),
             card,
             resumed: false,
+            is_replacement: false,
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Session {
     pub(crate) card: ServerCard,
     /// Taken up again from storage; the server has not confirmed it yet.
     pub(crate) resumed: bool,
+    /// Agreed on because the server refused the one before.
+    pub(crate) is_replacement: bool,
 }
 
 impl Session {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -57,11 +57,11 @@ pub(crate) fn small_member<'a, T: Deserialize<'a>>(
     }
 }
 
-/// The items of a JSON array, refused as soon as there are more than `max`.
+/// The first `max` items of a JSON array, and whether there are more.
 pub(crate) fn list<'a, T: Deserialize<'a>>(
     text: &'a [u8],
     max: usize,
-) -> serde_json::Result<Vec<T>> {
+) -> serde_json::Result<(Vec<T>, bool)> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let items = List {
         max,
@@ -112,29 +112,33 @@ struct List<T> {
 }
 
 impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for List<T> {
-    type Value = Vec<T>;
+    type Value = (Vec<T>, bool);
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<T>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_seq(self)
     }
 }
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
-    type Value = Vec<T>;
+    type Value = (Vec<T>, bool);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a list of at most {} items", self.max)
+        f.write_str("a list")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
         let mut items = Vec::new();
-        while let Some(item) = seq.next_element()? {
-            if items.len() == self.max {
-                return Err(A::Error::invalid_length(self.max + 1, &self));
+        while items.len() < self.max {
+            match seq.next_element()? {
+                Some(item) => items.push(item),
+                None => return Ok((items, false)),
             }
-            items.push(item);
         }
-        Ok(items)
+        let mut has_more = false;
+        while seq.next_element::<IgnoredAny>()?.is_some() {
+            has_more = true;
+        }
+        Ok((items, has_more))
     }
 }
 
@@ -192,9 +196,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_refused_at_its_limit() {
-        assert_eq!(list::<u8>(b" [1,2,3] ", 3).unwrap(), [1, 2, 3]);
-        for text in ["[1,2,3,4]", "[1,2,3", "[1] x", "{}", "3"] {
+    fn a_list_is_cut_at_its_limit() {
+        assert_eq!(list::<u8>(b" [1,2,3] ", 3).unwrap(), (vec![1, 2, 3], false));
+        assert_eq!(
+            list::<u8>(b"[1,2,3,[],{}]", 3).unwrap(),
+            (vec![1, 2, 3], true)
+        );
+        for text in ["[1,2,3", "[1] x", "{}", "3", r#"["a"]"#] {
             assert!(list::<u8>(text.as_bytes(), 3).is_err(), "{text}");
         }
     }

@@ -127,7 +127,13 @@ impl fmt::Debug for RpcError {
 pub fn decode(text: &[u8]) -> Result<Vec<Message>, ProtocolError> {
     let malformed = |error: serde_json::Error| ProtocolError::NotJsonRpc(without_content(&error));
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        let envelopes: Vec<Envelope<'_>> = bounded::list(text, MAX_BATCH).map_err(malformed)?;
+        let (envelopes, has_more) =
+            bounded::list::<Envelope<'_>>(text, MAX_BATCH).map_err(malformed)?;
+        if has_more {
+            return Err(ProtocolError::NotJsonRpc(format!(
+                "more than {MAX_BATCH} messages at once"
+            )));
+        }
         envelopes.into_iter().map(Message::try_from).collect()
     } else {
         let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(malformed)?;

@@ -63,6 +63,14 @@ pub enum ProtocolError {
         /// The limit that applied.
         pages: u32,
     },
+    /// A list, over all its pages, has more items than the configured limit.
+    #[error("{method}: the list has more than {items} items")]
+    ListTooLong {
+        /// The list method.
+        method: &'static str,
+        /// The limit that applied.
+        items: usize,
+    },
     /// A list, over all its pages, is larger than the configured limit.
     #[error("{method}: the list is larger than {bytes} bytes")]
     ListTooLarge {

@@ -143,7 +143,7 @@ pub fn judge(answer: &ProbeAnswer<'_>) -> Verdict {
 }
 
 /// Whether a status says anything about the era. Authorization, overload and trouble do not.
-const fn is_evidence(status: u16) -> bool {
+pub const fn is_evidence(status: u16) -> bool {
     !matches!(status, 401 | 403 | 408 | 425 | 429 | 500..)
 }
 

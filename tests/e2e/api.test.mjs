@@ -44,6 +44,21 @@ describe("registering", () => {
     });
   }
 
+  test("adding again replaces what is said, and keeps what is not", async () => {
+    const agent = freshAgent(worker);
+    const server = { id: "kept", name: "Kept", url: remote.url };
+    const seen = () => remote.log.at(-1).headers["x-key"];
+    await agent.add({ ...server, transport: { headers: { "x-key": "1" } } });
+    for (const more of [{}, { retry: { maxAttempts: 2 } }]) {
+      await agent.add({ ...server, ...more });
+      await agent.call("kept", "echo", {});
+      assert.equal(seen(), "1", JSON.stringify(more));
+    }
+    await agent.add({ ...server, transport: {} });
+    await agent.call("kept", "echo", {});
+    assert.equal(seen(), undefined);
+  });
+
   test("a body that is not JSON is refused", async () => {
     const agent = freshAgent(worker);
     const init = { method: "POST", headers: { "content-type": "application/json" }, body: '{"name":' };

@@ -1,6 +1,7 @@
 // What a newcomer does by hand: opens the page, adds a server, calls a tool, and finds it again after a restart.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { Agent } from "./support/api.mjs";
 import { browserPath, startBrowser } from "./support/browser.mjs";
 import { startEverythingServer } from "./support/real-servers.mjs";
 import { startToolAgent } from "./support/worker.mjs";
@@ -78,6 +79,55 @@ describe("the dashboard in a browser", { skip: NO_BROWSER }, () => {
       assert.equal(await page.locator("#servers b").count(), 0, "text of a user became markup");
       await addServer(page, "Inside", "http://10.0.0.1/mcp");
       await page.locator("#message", { hasText: "Blocked URL" }).waitFor();
+      assert.deepEqual(page.problems, []);
+      await page.close();
+    } finally {
+      await worker.dispose();
+    }
+  });
+
+  test("never shows one object under the name of another, however slow the answers are", async () => {
+    const worker = await startToolAgent();
+    try {
+      for (const name of ["one", "two"]) {
+        await new Agent(worker, name).add({ id: "same", name: `Server of ${name}`, url: remote.url });
+      }
+      const page = await open(worker);
+      let slow;
+      const waits = new Promise((resolve) => (slow = resolve));
+      await page.route("**/agents/tool-agent/one/servers", async (route) => {
+        await waits;
+        await route.continue();
+      });
+      const openObject = async (name) => {
+        await page.getByLabel("Object").fill(name);
+        await page.getByRole("button", { name: "Open" }).click();
+      };
+      await openObject("one");
+      await openObject("two");
+      slow();
+      await serverRow(page, "Server of two").waitFor();
+      assert.equal(await serverRow(page, "Server of one").count(), 0);
+      page.on("dialog", (dialog) => dialog.accept());
+      await serverRow(page, "Server of two").getByRole("button", { name: "Remove" }).click();
+      await page.locator("#servers", { hasText: "None yet." }).waitFor();
+      assert.equal((await new Agent(worker, "one").get("servers")).servers.length, 1);
+      assert.deepEqual(page.problems, []);
+      await page.close();
+    } finally {
+      await worker.dispose();
+    }
+  });
+
+  test("opens with any address, and follows it", async () => {
+    const worker = await startToolAgent();
+    try {
+      const page = await open(worker);
+      await page.goto(`${worker.origin}/#100%`);
+      await page.reload();
+      await page.locator("#servers", { hasText: "None yet." }).waitFor();
+      await page.evaluate(() => (location.hash = "other"));
+      await page.waitForFunction(() => document.getElementById("object").value === "other");
       assert.deepEqual(page.problems, []);
       await page.close();
     } finally {

@@ -310,3 +310,143 @@ fn a_renewal_that_nobody_waits_for_any_more_ends_by_itself() {
     assert_eq!(world.network.open.get(), 0, "the exchange was not dropped");
     world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
 }
+
+#[test]
+fn ids_do_not_repeat_within_a_session_over_a_wake() {
+    let (mut world, _) = world_with_legacy();
+    let mcp = world.manager();
+    add(&mut world, &mcp).unwrap();
+    let mcp = world.wake();
+    world.run(mcp.wait_for_connections(None));
+    world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    let seen = world.network.seen.borrow();
+    let mut ids: Vec<i64> = seen
+        .iter()
+        .filter_map(|seen| seen.body["id"].as_i64())
+        .collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count);
+    assert!(ids.iter().all(|id| (0..1 << 53).contains(id)));
+}
+
+#[test]
+fn a_session_refused_with_400_is_replaced_once() {
+    let (mut world, server) = world_with_legacy();
+    let mcp = world.manager();
+    add(&mut world, &mcp).unwrap();
+    let peer = server.clone();
+    world
+        .network
+        .serve(URL, move |seen| match peer.answer(seen) {
+            Reply::Raw(404, ..) => rpc_error(400, seen, -32000, Value::Null),
+            reply => reply,
+        });
+    server.current.replace(Some("another".into()));
+    world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    assert_eq!(server.sessions.get(), 2);
+
+    // A request that is bad in every session costs no further one.
+    for code in [-32000, -32602] {
+        let peer = server.clone();
+        world
+            .network
+            .serve(URL, move |seen| match seen.rpc().as_str() {
+                "tools/call" => rpc_error(400, seen, code, Value::Null),
+                _ => peer.answer(seen),
+            });
+        for _ in 0..3 {
+            let error = world
+                .run(mcp.call_tool("pier", "echo", json!({})))
+                .unwrap_err();
+            assert!(matches!(error, Error::Rpc(_)), "{error:?}");
+        }
+        assert_eq!(server.sessions.get(), 2, "{code}");
+    }
+}
+
+#[test]
+fn a_tool_that_may_have_run_is_not_run_again() {
+    for (status, code) in [
+        (400, -32602),
+        (404, -32601),
+        (400, -32000),
+        (422, 1),
+        (409, 1),
+        (410, 1),
+    ] {
+        let runs = Rc::new(Cell::new(0));
+        let counted = runs.clone();
+        let mut world = world_with(move |seen| match seen.rpc().as_str() {
+            "tools/call" => {
+                counted.set(counted.get() + 1);
+                if code == 1 {
+                    Reply::status(status)
+                } else {
+                    rpc_error(status, seen, code, Value::Null)
+                }
+            }
+            _ => modern(seen),
+        });
+        let mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        let mcp = world.wake();
+        assert!(world.run(mcp.call_tool("pier", "echo", json!({}))).is_err());
+        assert_eq!(runs.get(), 1, "{status} {code}");
+    }
+}
+
+#[test]
+fn a_server_that_changes_its_era_is_followed() {
+    for wakes in [false, true] {
+        // From legacy to modern: it refuses the old revision by name.
+        let (mut world, _) = world_with_legacy();
+        let mut mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        world
+            .network
+            .serve(URL, |seen| match seen.header("mcp-method") {
+                Some(_) => modern(seen),
+                None => rpc_error(400, seen, -32022, json!({"supported": ["2026-07-28"]})),
+            });
+        if wakes {
+            mcp = world.wake();
+            world.run(mcp.wait_for_connections(None));
+        }
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+
+        // And back: it does not know what a modern request is.
+        let (mut world, server) = world_with_legacy();
+        world.network.serve(URL, modern);
+        let mut mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        world
+            .network
+            .serve(URL, move |seen| match seen.header("mcp-method") {
+                Some(_) => Reply::status(400),
+                None => server.answer(seen),
+            });
+        if wakes {
+            mcp = world.wake();
+            world.run(mcp.wait_for_connections(None));
+        }
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    }
+}
+
+#[test]
+fn a_refused_revision_is_agreed_on_anew_whatever_the_status() {
+    for status in [200, 400] {
+        let refused = Cell::new(false);
+        let mut world = world_with(move |seen| match seen.rpc().as_str() {
+            "tools/call" if !refused.replace(true) => {
+                rpc_error(status, seen, -32022, json!({"supported": ["2026-07-28"]}))
+            }
+            _ => modern(seen),
+        });
+        let mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    }
+}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use workers_agents::{ConnectionState as S, ConnectionState, Error};
+use workers_agents::{ConnectionState as S, Error};
 
 use crate::support::mcp_server::{modern, result, tool};
 use crate::support::{Reply, URL, add, names, register, state, world_with, world_with_legacy};
@@ -15,7 +15,7 @@ fn a_broken_list_hides_no_other_and_is_reported() {
     let (mut world, server) = world_with_legacy();
     server.set("prompts/list", json!({"prompts": "nonsense"}));
     let mcp = world.manager();
-    assert_eq!(add(&mut world, &mcp).unwrap(), ConnectionState::Ready);
+    assert_eq!(add(&mut world, &mcp).unwrap(), S::Ready);
     let connection = mcp.connection("pier").unwrap();
     assert_eq!(connection.counts.tools, 2);
     assert_eq!(connection.problems.len(), 1);
@@ -83,7 +83,7 @@ fn a_discovery_that_fails_whole_leaves_connection_and_catalogue() {
         server.set(method, json!({}));
     }
     assert!(world.run(mcp.discover_if_connected("pier", None)).is_err());
-    assert_eq!(state(&mcp), ConnectionState::Connected);
+    assert_eq!(state(&mcp), S::Connected);
     assert_eq!(names(&mcp), ["echo", "add"]);
 }
 
@@ -197,13 +197,26 @@ fn a_list_without_end_is_cut_and_reported() {
 }
 
 #[test]
-fn a_list_of_too_many_items_is_refused() {
+fn a_list_of_too_many_items_is_cut_and_reported() {
     let mut world = world_with(|seen| match seen.rpc().as_str() {
-        "tools/list" => result(seen, json!({"tools": vec![0; 10_001]})),
+        "tools/list" => {
+            let tools: Vec<Value> = (0..10_001)
+                .map(|number| tool(&format!("t{number}")))
+                .collect();
+            result(seen, json!({"tools": tools}))
+        }
         _ => modern(seen),
     });
     let mcp = world.manager();
-    assert!(matches!(add(&mut world, &mcp), Err(Error::Protocol(_))));
+    add(&mut world, &mcp).unwrap();
+    let connection = mcp.connection("pier").unwrap();
+    assert_eq!(connection.counts.tools, 10_000);
+    assert!(
+        connection.problems[0]
+            .error
+            .describe()
+            .contains("10000 items")
+    );
 }
 
 #[test]

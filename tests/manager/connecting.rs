@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures::channel::oneshot;
 use serde_json::{Value, json};
-use workers_agents::{ConnectionState, Error, ServerFilter};
+use workers_agents::{ConnectionState as S, Error, ServerFilter};
 
 use crate::support::mcp_server::{modern, rpc_error};
 use crate::support::{
@@ -16,7 +16,7 @@ use crate::support::{
 fn a_legacy_server_is_probed_shaken_hands_with_and_listed() {
     let (mut world, _) = world_with_legacy();
     let mcp = world.manager();
-    assert_eq!(add(&mut world, &mcp).unwrap(), ConnectionState::Ready);
+    assert_eq!(add(&mut world, &mcp).unwrap(), S::Ready);
     let methods = world.network.methods();
     assert_eq!(
         methods[..3],
@@ -51,7 +51,7 @@ fn a_legacy_server_is_probed_shaken_hands_with_and_listed() {
 fn a_modern_server_is_used_without_a_handshake() {
     let mut world = world_with(modern);
     let mcp = world.manager();
-    assert_eq!(add(&mut world, &mcp).unwrap(), ConnectionState::Ready);
+    assert_eq!(add(&mut world, &mcp).unwrap(), S::Ready);
     world
         .run(mcp.call_tool("pier", "echo", json!({"a": 1})))
         .unwrap();
@@ -155,7 +155,7 @@ fn failures_say_what_happened_and_leave_the_row() {
         let error = add(&mut world, &mcp).unwrap_err();
         assert!(error.describe().contains(text), "{}", error.describe());
         assert!(test(&error), "{error:?}");
-        assert_eq!(state(&mcp), ConnectionState::Failed, "{text}");
+        assert_eq!(state(&mcp), S::Failed, "{text}");
         assert_eq!(world.network.seen.borrow().len(), 1, "{text}");
         assert_eq!(world.table.rows.borrow().len(), 1);
     }
@@ -295,7 +295,7 @@ fn a_server_removed_while_it_connects_stays_removed() {
     assert!(matches!(connected.outcome(), Some(Err(Error::Closed))));
     assert_eq!(world.network.open.get(), 0, "the attempt goes on");
     drop(open);
-    assert_eq!(add(&mut world, &mcp).unwrap(), ConnectionState::Ready);
+    assert_eq!(add(&mut world, &mcp).unwrap(), S::Ready);
     assert_eq!(world.table.rows.borrow().len(), 1);
 }
 
@@ -391,7 +391,7 @@ fn closing_ends_the_session_and_keeps_the_row() {
             .unwrap()
             .contains("session-1")
     );
-    assert_eq!(state(&mcp), ConnectionState::NotConnected);
+    assert_eq!(state(&mcp), S::NotConnected);
     let error = world
         .run(mcp.call_tool("pier", "echo", json!({})))
         .unwrap_err();
@@ -402,5 +402,5 @@ fn closing_ends_the_session_and_keeps_the_row() {
     ));
     // A stored row is enough to connect again.
     world.run(mcp.connect_to_server("pier")).unwrap();
-    assert_eq!(state(&mcp), ConnectionState::Connected);
+    assert_eq!(state(&mcp), S::Connected);
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use serde_json::{Value, json};
-use workers_agents::{ConnectionState as S, ConnectionState, Error, RegisterServer, ServerFilter};
+use workers_agents::{ConnectionState as S, Error, RegisterServer, ServerFilter};
 
 use crate::support::{URL, World, add, register, state, world_with_legacy};
 
@@ -14,7 +14,7 @@ fn registering_stores_and_sends_nothing() {
     register(&mut world, &mcp, "pier", URL);
     assert_eq!(world.table.rows.borrow().len(), 1);
     assert_eq!(world.network.methods(), [""; 0]);
-    assert_eq!(state(&mcp), ConnectionState::Connecting);
+    assert_eq!(state(&mcp), S::Connecting);
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn registering_anew_reaches_the_live_connection_when_something_changed() {
     let mcp = world.manager();
     add(&mut world, &mcp).unwrap();
     register(&mut world, &mcp, "pier", URL);
-    assert_eq!(state(&mcp), ConnectionState::Ready, "nothing changed");
+    assert_eq!(state(&mcp), S::Ready, "nothing changed");
     let keyed = RegisterServer::new("pier", URL).header("x-key", "1");
     world.run(mcp.register_server("pier", keyed)).unwrap();
-    assert_eq!(state(&mcp), ConnectionState::Connecting);
+    assert_eq!(state(&mcp), S::Connecting);
     world.network.forget();
     world.run(mcp.connect_to_server("pier")).unwrap();
     let seen = world.network.seen.borrow();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::channel::oneshot;
 use serde_json::{Value, json};
 use workers_agents::ports::ServerRow;
-use workers_agents::{ConnectionState as S, ConnectionState, Error, RegisterServer, ServerFilter};
+use workers_agents::{ConnectionState as S, Error, RegisterServer, RetryOptions, ServerFilter};
 
 use crate::support::mcp_server::modern;
 use crate::support::{
@@ -20,9 +20,9 @@ fn a_wake_takes_up_the_stored_agreement() {
     add(&mut world, &mcp).unwrap();
     world.network.forget();
     let mcp = world.wake();
-    assert_eq!(state(&mcp), ConnectionState::Connecting);
+    assert_eq!(state(&mcp), S::Connecting);
     world.run(mcp.wait_for_connections(None));
-    assert_eq!(state(&mcp), ConnectionState::Ready);
+    assert_eq!(state(&mcp), S::Ready);
     assert_eq!(names(&mcp), ["echo", "add"]);
     assert_eq!(
         world.network.methods().len(),
@@ -57,7 +57,7 @@ fn a_stale_agreement_is_replaced_on_wake() {
     server.current.take();
     let mcp = world.wake();
     world.run(mcp.wait_for_connections(None));
-    assert_eq!(state(&mcp), ConnectionState::Ready);
+    assert_eq!(state(&mcp), S::Ready);
     assert_eq!(server.sessions.get(), 2);
 
     // A server that was modern and is legacy now.
@@ -73,7 +73,7 @@ fn a_stale_agreement_is_replaced_on_wake() {
         });
     let mcp = world.wake();
     world.run(mcp.wait_for_connections(None));
-    assert_eq!(state(&mcp), ConnectionState::Ready);
+    assert_eq!(state(&mcp), S::Ready);
     assert_eq!(names(&mcp), ["echo", "add"]);
 }
 
@@ -108,8 +108,7 @@ fn a_wake_connects_a_few_servers_at_a_time_and_waiting_covers_all() {
     assert!(waited.outcome().is_some());
     assert_eq!(world.network.most_open.get(), 4);
     assert_eq!(
-        mcp.list_tools(&ServerFilter::all().state(ConnectionState::Ready))
-            .len(),
+        mcp.list_tools(&ServerFilter::all().state(S::Ready)).len(),
         20
     );
 }
@@ -153,10 +152,10 @@ fn waiting_ends_at_its_limit_and_the_work_goes_on() {
     assert!(waited.outcome().is_none());
     world.advance(Duration::from_secs(1));
     assert!(waited.outcome().is_some());
-    assert_eq!(state(&mcp), ConnectionState::Connecting);
+    assert_eq!(state(&mcp), S::Connecting);
     open.send(()).unwrap();
     world.settle();
-    assert_eq!(state(&mcp), ConnectionState::Ready);
+    assert_eq!(state(&mcp), S::Ready);
 }
 
 #[test]
@@ -180,7 +179,7 @@ fn a_wake_retries_what_may_pass_and_nothing_else() {
             .filter(|method| *method == "server/discover")
             .count();
         assert_eq!(probes, attempts, "{status}");
-        assert_eq!(state(&mcp), ConnectionState::Failed);
+        assert_eq!(state(&mcp), S::Failed);
         world.run(mcp.wait_for_connections(None));
     }
 }
@@ -249,7 +248,7 @@ fn a_damaged_row_stops_nobody_and_is_kept() {
     add(&mut world, &mcp).unwrap();
     let mcp = world.wake();
     world.run(mcp.wait_for_connections(None));
-    assert_eq!(state(&mcp), ConnectionState::Ready);
+    assert_eq!(state(&mcp), S::Ready);
     assert_eq!(mcp.damaged_servers().unwrap()[0].id, "bad");
     assert!(matches!(
         world.run(mcp.connect_to_server("bad")),
@@ -311,7 +310,7 @@ fn a_server_that_waits_for_its_user_is_parked() {
     world.table.rows.borrow_mut()[0].auth_url = Some("https://as.example/authorize?state=x".into());
     let mcp = world.wake();
     world.run(mcp.wait_for_connections(None));
-    assert_eq!(state(&mcp), ConnectionState::Authenticating);
+    assert_eq!(state(&mcp), S::Authenticating);
     assert_eq!(world.network.methods(), [""; 0]);
 }
 
@@ -345,4 +344,73 @@ fn restoring_leaves_alone_what_is_live() {
     mcp.restore().unwrap();
     world.settle();
     assert_eq!(names(&mcp), ["echo", "add"]);
+}
+
+#[test]
+fn a_stored_policy_cannot_make_a_wake_a_storm() {
+    let mut world = world_with(|_| Reply::status(503));
+    let mcp = world.manager();
+    let wild = RetryOptions {
+        max_attempts: u32::MAX,
+        ..RetryOptions::CONNECT
+    };
+    let wild = RegisterServer::new("pier", URL).retry(wild);
+    assert!(matches!(
+        world.run(mcp.register_server("pier", wild)),
+        Err(Error::InvalidRetry(_))
+    ));
+    register(&mut world, &mcp, "pier", URL);
+    let retry = r#"{"retry":{"maxAttempts":4294967295,"baseDelayMs":0,"maxDelayMs":0}}"#;
+    world.table.rows.borrow_mut()[0].server_options = Some(retry.into());
+    let _mcp = world.wake();
+    world.settle();
+    assert_eq!(world.network.methods().len(), 1);
+    for _ in 0..300 {
+        world.advance(Duration::from_millis(50));
+    }
+    assert_eq!(world.network.methods().len(), 100);
+}
+
+#[test]
+fn waiting_goes_on_with_an_attempt_that_replaced_the_one_waited_for() {
+    let (mut world, server) = world_with_legacy();
+    let mcp = world.manager();
+    add(&mut world, &mcp).unwrap();
+    let (open, gate) = oneshot::channel();
+    let gate = Cell::new(Some(gate));
+    world
+        .network
+        .serve(URL, move |seen| match seen.rpc().as_str() {
+            "tools/list" => match gate.take() {
+                // The list of the wake never comes.
+                Some(gate) => Reply::Later(gate, Box::new(Reply::Silence)),
+                None => server.answer(seen),
+            },
+            _ => server.answer(seen),
+        });
+    let mcp = world.wake();
+    let waiting = mcp.clone();
+    let waited = world.start(async move { waiting.wait_for_connections(None).await });
+    assert!(waited.outcome().is_none());
+    world.run(mcp.connect_to_server("pier")).unwrap();
+    world.settle();
+    assert!(waited.outcome().is_some());
+    assert_eq!(names(&mcp), ["echo", "add"]);
+    drop(open);
+}
+
+#[test]
+fn a_server_that_lets_us_in_no_longer_waits_for_its_user() {
+    let (mut world, _) = world_with_legacy();
+    let mcp = world.manager();
+    register(&mut world, &mcp, "pier", URL);
+    world.table.rows.borrow_mut()[0].auth_url = Some("https://as.example/authorize?state=x".into());
+    let mcp = world.wake();
+    world.run(mcp.connect_to_server("pier")).unwrap();
+    assert_eq!(world.table.rows.borrow()[0].auth_url, None);
+
+    world.table.rows.borrow_mut()[0].auth_url = Some(String::new());
+    let mcp = world.wake();
+    world.run(mcp.wait_for_connections(None));
+    assert_eq!(state(&mcp), S::Ready, "an empty URL is none");
 }

@@ -4,10 +4,22 @@ const $ = (id) => document.getElementById(id);
 const TOKEN = "workers-agents-token";
 const SETTLED = new Set(["ready", "failed", "authenticating", "not-connected", "connected"]);
 
-let object = decodeURIComponent(location.hash.slice(1)) || "default";
+let object = objectOfAddress();
+/** The refresh under way, and whether another one was asked for meanwhile. */
 let refreshing = false;
+let again = false;
 /** Display names of the servers, by id. */
 let names = new Map();
+
+function objectOfAddress() {
+  const hash = location.hash.slice(1);
+  try {
+    return decodeURIComponent(hash) || "default";
+  } catch {
+    // Not ours: somebody typed a lone percent sign.
+    return hash;
+  }
+}
 
 /** Makes an element with text or children. */
 function element(tag, properties = {}, ...children) {
@@ -23,13 +35,13 @@ class Problem extends Error {
   }
 }
 
-/** One request of the JSON API. */
-async function api(path, { method = "GET", body } = {}) {
+/** One request of the JSON API of an object. */
+async function api(target, path, { method = "GET", body } = {}) {
   const headers = {};
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.authorization = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
-  const response = await fetch(`/agents/tool-agent/${encodeURIComponent(object)}/${path}`, {
+  const response = await fetch(`/agents/tool-agent/${encodeURIComponent(target)}/${path}`, {
     method,
     headers,
     body: body === undefined ? undefined : JSON.stringify(body),
@@ -83,7 +95,7 @@ function fill(id, items, empty) {
   $(id).replaceChildren(...(items.length ? items : [element("p", { className: "empty", textContent: empty })]));
 }
 
-function showServer(server) {
+function showServer(server, target) {
   const path = `servers/${encodeURIComponent(server.id)}`;
   const about = element("div", {}, element("strong", { textContent: server.name }), ` ${server.id}`);
   const facts = [server.url, server.serverInfo?.name, server.protocolVersion].filter(Boolean);
@@ -94,23 +106,29 @@ function showServer(server) {
   return element("div", { className: "item" }, about,
     element("span", { className: `state ${server.state}`, textContent: server.state }),
     element("div", { className: "row" },
-      action("Reconnect", () => api(`${path}/reconnect`, { method: "POST" })),
-      action("Remove", () => confirm(`Remove ${server.name}?`) && api(path, { method: "DELETE" }))));
+      action("Reconnect", () => api(target, `${path}/reconnect`, { method: "POST" })),
+      action("Remove", () => confirm(`Remove ${server.name}?`) && api(target, path, { method: "DELETE" }))));
 }
 
-function showDamaged(row) {
+function showDamaged(row, target) {
+  const path = `servers/${encodeURIComponent(row.id)}`;
   return element("div", { className: "item" },
     element("div", {}, element("strong", { textContent: row.id }), element("p", { className: "error", textContent: row.reason })),
-    element("span", { className: "state damaged", textContent: "damaged" }));
+    element("span", { className: "state damaged", textContent: "damaged" }),
+    action("Remove", () => confirm(`Remove ${row.id}?`) && api(target, path, { method: "DELETE" })));
 }
 
-function showItem(item, kind) {
-  const about = element("div", {}, element("strong", { textContent: item.title ?? item.name ?? item.uri ?? item.uriTemplate }));
+/** The first text that says something. */
+const firstText = (...texts) => texts.find((text) => typeof text === "string" && text.trim()) ?? "(no name)";
+
+function showItem(item, kind, target) {
+  const name = firstText(item.title, item.name, item.uri, item.uriTemplate);
+  const about = element("div", {}, element("strong", { textContent: name }));
   about.append(element("p", { textContent: [kind, names.get(item.serverId) ?? item.serverId, item.description].filter(Boolean).join(" · ") }));
   const node = element("div", { className: "item" }, about);
   if (USES[kind]) {
     const button = element("button", { type: "button", textContent: USES[kind].verb });
-    button.onclick = () => openDialog(item, kind);
+    button.onclick = () => openDialog(item, kind, target);
     node.append(button);
   }
   return node;
@@ -119,22 +137,26 @@ function showItem(item, kind) {
 const USES = {
   tool: {
     verb: "Call",
-    send: (item, args) => api("tools/call", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
+    send: (target, item, args) => api(target, "tools/call", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
   },
   prompt: {
     verb: "Get",
-    send: (item, args) => api("prompts/get", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
+    send: (target, item, args) => api(target, "prompts/get", { method: "POST", body: { serverId: item.serverId, name: item.name, arguments: args } }),
   },
   resource: {
     verb: "Read",
-    send: (item) => api("resources/read", { method: "POST", body: { serverId: item.serverId, uri: item.uri } }),
+    send: (target, item) => api(target, "resources/read", { method: "POST", body: { serverId: item.serverId, uri: item.uri } }),
   },
 };
 
-function openDialog(item, kind) {
+/** What the dialog is open for; a result that comes later than that is dropped. */
+let opened;
+
+function openDialog(item, kind, target) {
+  const mine = (opened = {});
   const schema = item.inputSchema ?? item.arguments;
   const form = $("use-form");
-  $("use-title").textContent = item.title ?? item.name;
+  $("use-title").textContent = firstText(item.title, item.name, item.uri);
   $("use-description").textContent = item.description ?? "";
   $("use-arguments").hidden = kind === "resource";
   $("use-schema").hidden = !schema;
@@ -147,14 +169,16 @@ function openDialog(item, kind) {
     button.disabled = true;
     let text;
     try {
-      text = JSON.stringify(await USES[kind].send(item, JSON.parse(form.elements.arguments.value || "{}")), null, 2);
+      text = JSON.stringify(await USES[kind].send(target, item, JSON.parse(form.elements.arguments.value || "{}")), null, 2);
     } catch (error) {
       text = error.message;
     }
+    if (opened !== mine) return;
     $("use-result").textContent = text;
     $("use-result").hidden = false;
     button.disabled = false;
   };
+  button.disabled = false;
   $("use").showModal();
 }
 
@@ -168,37 +192,57 @@ function example(schema) {
   }));
 }
 
+/** Shows the object as it is now. Asked for while it runs, it runs once more afterwards. */
 async function refresh() {
-  if (refreshing) return;
-  refreshing = true;
-  try {
-    const { servers, damaged } = await api("servers");
-    names = new Map(servers.map((server) => [server.id, server.name]));
-    fill("servers", [...servers.map(showServer), ...damaged.map(showDamaged)], "None yet.");
-    const [{ tools }, { prompts }, { resources }, { resourceTemplates }] = await Promise.all(
-      ["tools", "prompts", "resources", "resource-templates"].map((kind) => api(`${kind}?wait=0`)));
-    fill("tools", tools.map((item) => showItem(item, "tool")), "None.");
-    fill("others", [
-      ...prompts.map((item) => showItem(item, "prompt")),
-      ...resources.map((item) => showItem(item, "resource")),
-      ...resourceTemplates.map((item) => showItem(item, "template")),
-    ], "None.");
-    // Look again while a server is on its way.
-    if (servers.some((server) => !SETTLED.has(server.state))) setTimeout(refresh, 1000);
-  } catch (error) {
-    say(error.message);
-  } finally {
-    refreshing = false;
+  if (refreshing) {
+    again = true;
+    return;
   }
+  refreshing = true;
+  do {
+    again = false;
+    const target = object;
+    try {
+      await show(target);
+    } catch (error) {
+      if (target === object) say(error.message);
+    }
+  } while (again);
+  refreshing = false;
 }
 
-$("object").value = object;
+async function show(target) {
+  const { servers, damaged } = await api(target, "servers");
+  const kinds = ["tools", "prompts", "resources", "resource-templates"];
+  const [{ tools }, { prompts }, { resources }, { resourceTemplates }] = await Promise.all(
+    kinds.map((kind) => api(target, `${kind}?wait=0`)));
+  // Another object was opened meanwhile; its own refresh follows.
+  if (target !== object) return;
+  names = new Map(servers.map((server) => [server.id, server.name]));
+  const rows = [...servers.map((server) => showServer(server, target)), ...damaged.map((row) => showDamaged(row, target))];
+  fill("servers", rows, "None yet.");
+  fill("tools", tools.map((item) => showItem(item, "tool", target)), "None.");
+  fill("others", [
+    ...prompts.map((item) => showItem(item, "prompt", target)),
+    ...resources.map((item) => showItem(item, "resource", target)),
+    ...resourceTemplates.map((item) => showItem(item, "template", target)),
+  ], "None.");
+  // Look again while a server is on its way.
+  if (servers.some((server) => !SETTLED.has(server.state))) setTimeout(refresh, 1000);
+}
+
+function openObject(name) {
+  object = name;
+  $("object").value = name;
+  for (const id of ["servers", "tools", "others"]) fill(id, [], "…");
+  run(null, refresh);
+}
+
 $("object-form").onsubmit = (event) => {
   event.preventDefault();
-  object = $("object").value;
-  location.hash = encodeURIComponent(object);
-  run(null, refresh);
+  location.hash = encodeURIComponent($("object").value);
 };
+window.onhashchange = () => openObject(objectOfAddress());
 $("token-form").onsubmit = (event) => {
   event.preventDefault();
   sessionStorage.setItem(TOKEN, $("token").value);
@@ -208,15 +252,16 @@ $("token-form").onsubmit = (event) => {
 $("add-form").onsubmit = (event) => {
   event.preventDefault();
   const form = event.target;
+  const target = object;
   const { name, url, authorization } = Object.fromEntries(new FormData(form));
   const transport = authorization ? { headers: { authorization } } : undefined;
   run(form.querySelector("button"), async () => {
     try {
-      await api("servers", { method: "POST", body: { name, url, transport } });
+      await api(target, "servers", { method: "POST", body: { name, url, transport } });
       form.reset();
     } finally {
       await refresh();
     }
   });
 };
-refresh();
+openObject(object);
