@@ -288,7 +288,7 @@ impl Client {
                     this.adopt(Session {
                         is_replacement,
                         ..session
-                    })
+                    });
                 })
             });
             let renewal = running.join();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use workers_agents::{ConnectionState as S, Error};
+use workers_agents::ConnectionState as S;
 
 use crate::support::mcp_server::{modern, result, tool};
 use crate::support::{Reply, URL, add, names, register, state, world_with, world_with_legacy};
