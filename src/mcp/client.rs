@@ -401,17 +401,15 @@ fn require_complete(
             reason: "not an object".into(),
         });
     }
-    match raw_member(result, "resultType").filter(|_| is_modern) {
-        None => Ok(()),
-        Some(kind)
-            if serde_json::from_str::<&str>(kind.get()).is_ok_and(|kind| kind == "complete") =>
-        {
-            Ok(())
+    let Some(kind) = raw_member(result, "resultType").filter(|_| is_modern) else {
+        return Ok(());
+    };
+    match serde_json::from_str::<String>(kind.get()) {
+        Ok(kind) if kind == "complete" => Ok(()),
+        kind => {
+            let kind = clip(&kind.unwrap_or_else(|_| "(no text)".to_owned()), 40);
+            Err(ProtocolError::UnexpectedResultType { method, kind })
         }
-        Some(kind) => Err(ProtocolError::UnexpectedResultType {
-            method,
-            kind: clip(kind.get(), 40),
-        }),
     }
 }
 

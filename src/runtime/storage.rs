@@ -131,7 +131,12 @@ fn decode(row: Row) -> Result<ServerRow, DamagedRow> {
         Some(SqlStorageValue::Null) => Ok(None),
         _ => Err(format!("{name}: not text")),
     };
-    let id = column("id").ok().flatten().unwrap_or_default();
+    let Ok(Some(id)) = column("id") else {
+        return Err(DamagedRow {
+            id: "(unreadable)".into(),
+            reason: "id: not text".into(),
+        });
+    };
     let mut read = || -> Result<ServerRow, String> {
         let mut required =
             |name| column(name).and_then(|value| value.ok_or_else(|| format!("{name}: missing")));

@@ -42,6 +42,24 @@ describe("a damaged row", () => {
     for (const { id, reason } of listing.damaged) assert.ok(reason?.length > 3, `${id}: ${reason}`);
   });
 
+  test("whose id is no text is reported, and passes for no server", async (t) => {
+    const { worker, agent } = await startSeeded(t, [{ id: "good", server_url: remote.url }]);
+    await agent.get("servers");
+    await worker.sql(
+      "ToolAgent",
+      "seeded",
+      "INSERT INTO cf_agents_mcp_servers (id, name, server_url, callback_url) VALUES (X'00ff', 'B', ?, '')",
+      remote.url,
+    );
+    await worker.evict("ToolAgent", "seeded");
+    const listing = await agent.get("servers");
+    assert.deepEqual(
+      listing.servers.map((server) => server.id),
+      ["good"],
+    );
+    assert.deepEqual(listing.damaged, [{ id: "(unreadable)", reason: "id: not text" }]);
+  });
+
   test("is kept byte for byte, whatever happens to the others", async (t) => {
     const { worker, agent } = await startSeeded(t, [...damaged, { id: "good", server_url: remote.url }]);
     const before = await storedServers(worker, "seeded");

@@ -35,6 +35,29 @@ fn arguments_and_results_pass_through_byte_for_byte() {
 }
 
 #[test]
+fn a_complete_result_is_complete_however_it_is_written() {
+    for text in [r#""complete""#, r#""complet\u0065""#] {
+        let mut world = world_with(move |seen| match seen.rpc().as_str() {
+            "tools/call" => Reply::Raw(
+                200,
+                vec![("content-type", "application/json".into())],
+                vec![
+                    format!(
+                        r#"{{"id":{},"result":{{"resultType":{text}}}}}"#,
+                        seen.body["id"]
+                    )
+                    .into_bytes(),
+                ],
+            ),
+            _ => modern(seen),
+        });
+        let mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    }
+}
+
+#[test]
 fn a_call_without_arguments_sends_none() {
     let (mut world, _) = world_with_legacy();
     let mcp = world.manager();
