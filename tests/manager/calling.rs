@@ -15,16 +15,13 @@ use crate::support::{Reply, URL, World, add, register, world_with, world_with_le
 fn arguments_and_results_pass_through_byte_for_byte() {
     let text = r#"{"content":[],"z":1.0,"n":12345678901234567890}"#;
     let mut world = world_with(move |seen| match seen.rpc().as_str() {
-        "tools/call" => Reply::Raw(
+        "tools/call" => Reply::typed(
             200,
-            vec![("content-type", "application/json; charset=utf-8".into())],
-            vec![
-                format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{text}}}"#,
-                    seen.body["id"]
-                )
-                .into_bytes(),
-            ],
+            "application/json; charset=utf-8",
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{text}}}"#,
+                seen.body["id"]
+            ),
         ),
         _ => modern(seen),
     });
@@ -38,16 +35,13 @@ fn arguments_and_results_pass_through_byte_for_byte() {
 fn a_complete_result_is_complete_however_it_is_written() {
     for text in [r#""complete""#, r#""complet\u0065""#] {
         let mut world = world_with(move |seen| match seen.rpc().as_str() {
-            "tools/call" => Reply::Raw(
+            "tools/call" => Reply::typed(
                 200,
-                vec![("content-type", "application/json".into())],
-                vec![
-                    format!(
-                        r#"{{"id":{},"result":{{"resultType":{text}}}}}"#,
-                        seen.body["id"]
-                    )
-                    .into_bytes(),
-                ],
+                "application/json",
+                format!(
+                    r#"{{"id":{},"result":{{"resultType":{text}}}}}"#,
+                    seen.body["id"]
+                ),
             ),
             _ => modern(seen),
         });

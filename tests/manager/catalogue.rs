@@ -92,11 +92,7 @@ fn the_reason_of_a_failed_discovery_is_kept_until_the_next_one() {
     let broken = Rc::new(Cell::new(true));
     let is_broken = broken.clone();
     let mut world = world_with(move |seen| match seen.rpc().as_str() {
-        "tools/list" if is_broken.get() => Reply::Raw(
-            200,
-            vec![("content-type", "text/html".into())],
-            vec![b"<html>".to_vec()],
-        ),
+        "tools/list" if is_broken.get() => Reply::typed(200, "text/html", "<html>"),
         _ => modern(seen),
     });
     let mcp = world.manager();

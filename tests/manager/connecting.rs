@@ -106,24 +106,12 @@ fn failures_say_what_happened_and_leave_the_row() {
             Error::is_transient,
         ),
         (
-            |_| {
-                Reply::Raw(
-                    200,
-                    vec![("content-type", "text/html".into())],
-                    vec![b"<html>".to_vec()],
-                )
-            },
+            |_| Reply::typed(200, "text/html", "<html>"),
             "unexpected content type: text/html",
             |error| !error.is_transient(),
         ),
         (
-            |_| {
-                Reply::Raw(
-                    200,
-                    vec![("content-type", "application/json".into())],
-                    vec![b"<html>".to_vec()],
-                )
-            },
+            |_| Reply::typed(200, "application/json", "<html>"),
             "not a JSON-RPC message",
             |error| matches!(error, Error::Transport(_)),
         ),
@@ -163,13 +151,7 @@ fn failures_say_what_happened_and_leave_the_row() {
 
 #[test]
 fn the_reason_in_a_plain_text_error_is_told() {
-    let mut world = world_with(|_| {
-        Reply::Raw(
-            403,
-            vec![("content-type", "text/plain".into())],
-            vec![b"no such\ntenant".to_vec()],
-        )
-    });
+    let mut world = world_with(|_| Reply::typed(403, "text/plain", "no such\ntenant"));
     let mcp = world.manager();
     assert!(
         add(&mut world, &mcp)

@@ -280,17 +280,14 @@ fn a_row_with_more_headers_than_a_map_can_hold_is_damaged_and_no_more() {
 fn what_a_server_says_of_itself_cannot_spoil_its_row() {
     let deep = "[".repeat(110) + &"]".repeat(110);
     let mut world = world_with(move |seen| match seen.rpc().as_str() {
-        "server/discover" => Reply::Raw(
+        "server/discover" => Reply::typed(
             200,
-            vec![("content-type", "application/json".into())],
-            vec![
-                format!(
-                    r#"{{"jsonrpc":"2.0","id":{},"result":{{"supportedVersions":["2026-07-28"],
+            "application/json",
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{},"result":{{"supportedVersions":["2026-07-28"],
                     "capabilities":{{"tools":{{}}}},"serverInfo":{deep},"instructions":{deep}}}}}"#,
-                    seen.body["id"]
-                )
-                .into_bytes(),
-            ],
+                seen.body["id"]
+            ),
         ),
         _ => modern(seen),
     });

@@ -59,10 +59,15 @@ pub enum Reply {
 
 impl Reply {
     pub fn events(text: &str) -> Self {
+        Self::typed(200, "text/event-stream", text)
+    }
+
+    /// A body of any type.
+    pub fn typed(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::Raw(
-            200,
-            vec![("content-type", "text/event-stream".into())],
-            vec![text.as_bytes().to_vec()],
+            status,
+            vec![("content-type", content_type.to_owned())],
+            vec![body.into()],
         )
     }
 
