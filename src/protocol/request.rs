@@ -56,7 +56,7 @@ pub struct ClientInfo {
 }
 
 /// The parameters of a request: members in order, each already JSON.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Params(Vec<(&'static str, Box<RawValue>)>);
 
 impl Params {
@@ -71,6 +71,15 @@ impl Params {
     ) -> Result<Self, serde_json::Error> {
         self.0.push((name, serde_json::value::to_raw_value(value)?));
         Ok(self)
+    }
+}
+
+/// Values are a tool's arguments, which can be anything, so only the names are shown.
+impl std::fmt::Debug for Params {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|(name, _)| name))
+            .finish()
     }
 }
 
@@ -304,6 +313,25 @@ mod tests {
         let headers = call.headers(Some(Revision::V2026_07_28));
         assert_eq!(headers[METHOD], "tools/call");
         assert_eq!(headers[NAME], "=?base64?YsO4aw==?=");
+    }
+
+    #[test]
+    fn arguments_are_not_printed() {
+        let params = Params::default()
+            .with("arguments", &json!({"key": "s3cret"}))
+            .unwrap();
+        let printed = format!(
+            "{:?}",
+            Call {
+                method: "tools/call",
+                target: None,
+                params
+            }
+        );
+        assert!(
+            printed.contains("arguments") && !printed.contains("s3cret"),
+            "{printed}"
+        );
     }
 
     #[test]
