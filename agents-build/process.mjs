@@ -53,6 +53,15 @@ export async function run(command, args, { todo, quiet, ...options } = {}) {
   throw new Problem(`\`${[path.basename(command), ...args].join(" ")}\` ended with status ${status}`, todo);
 }
 
+// Ends a process group when we are gone, even if we had no chance to: a killed process closes its pipes.
+function guardGroup(leader) {
+  const wait = `process.stdin.on("close", () => process.kill(-${leader}, "SIGKILL")).resume()`;
+  const guard = spawn(process.execPath, ["-e", wait], { stdio: ["pipe", "ignore", "ignore"], detached: true });
+  guard.unref();
+  guard.stdin.unref();
+  return guard;
+}
+
 // Starts a program as the leader of a process group and resolves to its exit status. The whole group ends with
 // the program; when we are told to end, so do both, and we say `whenStopped`. `started` gets the child.
 export function supervise(command, args, { whenStopped = 130, ...options } = {}, started = () => {}) {
@@ -85,9 +94,14 @@ export function supervise(command, args, { whenStopped = 130, ...options } = {},
 
   return new Promise((resolve, reject) => {
     child.once("error", (error) => reject(new Problem(`${command} does not start: ${error.message}`)));
-    child.once("spawn", () => started(child));
+    let guard;
+    child.once("spawn", () => {
+      guard = guardGroup(child.pid);
+      started(child);
+    });
     child.once("close", (status) => {
       end("SIGKILL");
+      guard?.kill();
       if (stopped) process.exit(whenStopped);
       resolve(status ?? 1);
     });

@@ -5,6 +5,7 @@ import { Agent } from "./support/api.mjs";
 import { inRoot } from "./support/paths.mjs";
 import { startNode } from "./support/processes.mjs";
 import { startEverythingServer } from "./support/real-servers.mjs";
+import { until } from "./support/until.mjs";
 import { temporaryFolder } from "./support/worker.mjs";
 
 const READY = /ready: (http:\/\/127\.0\.0\.1:\d+)/;
@@ -37,5 +38,8 @@ test("a server added under `npm start` is there after it was ended and started a
   assert.ok(tools.some(({ name }) => name === "echo"));
   const result = await agent.call("everything", "echo", { message: "again" });
   assert.deepEqual(result.content, [{ type: "text", text: "Echo: again" }]);
-  await second.stop();
+  // Killed, it has no chance to put anything away.
+  await second.kill();
+  const isGone = () => second.fetch("/healthz").then(() => false, () => true);
+  await until("everything that it started is gone", isGone);
 });

@@ -44,9 +44,11 @@ export function startNode(args, { ready, env = {}, deadlineMs = 30_000 }) {
   let output = "";
   const closed = new Promise((resolve) => child.once("close", resolve));
   const kill = async () => {
-    child.ref();
     endGroup(child);
+    // Nothing else may be left that keeps this process waiting for the end of that one.
+    const waiting = setInterval(() => {}, 1_000);
     await closed;
+    clearInterval(waiting);
   };
   const stop = async () => {
     child.ref();
