@@ -50,8 +50,14 @@ pub trait Http {
     async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError>;
 }
 
-/// Timers.
+/// Milliseconds since the Unix epoch.
+pub type Timestamp = u64;
+
+/// The time, and timers.
 pub trait Clock {
+    /// The time now. On Workers it stands still while nothing is awaited.
+    fn now(&self) -> Timestamp;
+
     /// Resolves after `duration`; dropping the future releases the timer.
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()>;
 }
@@ -115,7 +121,7 @@ pub trait ServerStore {
 pub struct Ports {
     /// Outbound HTTP.
     pub http: Rc<dyn Http>,
-    /// Timers.
+    /// The time, and timers.
     pub clock: Rc<dyn Clock>,
     /// Background work.
     pub spawn: Rc<dyn Spawn>,

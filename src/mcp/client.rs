@@ -201,7 +201,8 @@ impl Client {
         let message = Outgoing {
             body,
             headers,
-            expects_answer: true,
+            id: Some(id.clone()),
+            resumable: envelope.is_none(),
         };
         let Answer {
             session_id,
@@ -231,7 +232,7 @@ impl Client {
                 } => return Err(error.into()),
                 // Nobody else's response belongs on this stream, and ours will not come any more.
                 Message::Response { .. } => return Err(ProtocolError::WrongResponseId.into()),
-                Message::Request { id, method } => match replies {
+                Message::Request { id, method, .. } => match replies {
                     Replies::None => {}
                     Replies::With(headers) => self.answer(&id, &method, headers.clone()),
                     Replies::Within(session) => self.answer(&id, &method, session.headers()),
@@ -258,7 +259,8 @@ impl Client {
             let message = Outgoing {
                 body,
                 headers,
-                expects_answer: false,
+                id: None,
+                resumable: false,
             };
             let sent = async { Ok(transport.send(&message).await.map(drop)?) };
             // If the answer is lost, the server's own request times out.

@@ -112,7 +112,8 @@ async fn initialize(client: &Client) -> Result<Session> {
     let message = Outgoing {
         body: request::notification(method),
         headers: session.headers(),
-        expects_answer: false,
+        id: None,
+        resumable: false,
     };
     let sent = async { Ok(client.transport.send(&message).await.map(drop)?) };
     let unsettled = Unsettled {

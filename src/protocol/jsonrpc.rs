@@ -37,6 +37,8 @@ pub enum Message {
         id: RequestId,
         /// The method.
         method: String,
+        /// Its parameters.
+        params: Option<Box<RawValue>>,
     },
     /// The peer tells something.
     Notification {
@@ -156,7 +158,7 @@ pub(crate) fn without_content(error: &serde_json::Error) -> String {
 impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Request { id, method } => {
+            Self::Request { id, method, .. } => {
                 f.debug_tuple("Request").field(id).field(method).finish()
             }
             Self::Notification { method, .. } => {
@@ -231,6 +233,7 @@ impl TryFrom<Envelope<'_>> for Message {
             (Some(method), Some(id), None, None) => Ok(Self::Request {
                 id,
                 method: method.into_owned(),
+                params: params.map(owned),
             }),
             (Some(method), None, None, None) => Ok(Self::Notification {
                 method: method.into_owned(),

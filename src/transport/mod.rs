@@ -8,7 +8,7 @@ use http::HeaderMap;
 
 use crate::ports::HttpError;
 use crate::protocol::sse::SseError;
-use crate::protocol::{Message, ProtocolError, RpcError};
+use crate::protocol::{Message, ProtocolError, RequestId, RpcError};
 use crate::url_guard::RedirectError;
 
 mod streamable_http;
@@ -68,8 +68,12 @@ pub struct Outgoing {
     pub body: String,
     /// Headers that belong to this message.
     pub headers: HeaderMap,
-    /// Whether an answer is expected. Bodies of answers to anything else are not read.
-    pub expects_answer: bool,
+    /// The id of a request. `None` is a notification or an answer of ours, to which nothing comes
+    /// back: bodies of answers to those are not read.
+    pub id: Option<RequestId>,
+    /// Whether an answer that breaks off may be taken up again with `Last-Event-ID`: so it is in
+    /// the legacy era (2025-11-25, "Resumability and Redelivery") and not in the modern one.
+    pub resumable: bool,
 }
 
 /// The messages a server sends back, ending with the response. An error ends the stream.
@@ -90,6 +94,12 @@ pub trait Transport {
     ///
     /// Dropping the answer's stream gives up the exchange.
     async fn send(&self, message: &Outgoing) -> Result<Answer, TransportError>;
+
+    /// Opens the stream on which the server sends what belongs to no request of ours. `None` when
+    /// it offers none.
+    ///
+    /// Dropping the stream closes it.
+    async fn listen(&self, headers: HeaderMap) -> Result<Option<Incoming>, TransportError>;
 
     /// Tells the server that a session is over. A server that does not support it is no error.
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError>;

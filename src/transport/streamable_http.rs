@@ -115,7 +115,7 @@ impl Transport for StreamableHttp {
         }
         let session_id = session_id(&response.headers);
         // 202, and whatever else a server answers to a notification: nothing in it concerns us.
-        if !message.expects_answer {
+        if message.id.is_none() {
             return Ok(Answer {
                 session_id,
                 messages: stream::empty().boxed_local(),
@@ -131,6 +131,11 @@ impl Transport for StreamableHttp {
             session_id,
             messages,
         })
+    }
+
+    async fn listen(&self, headers: HeaderMap) -> Result<Option<Incoming>, TransportError> {
+        let _ = headers;
+        Ok(None)
     }
 
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError> {

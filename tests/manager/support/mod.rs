@@ -174,6 +174,10 @@ pub struct ManualClock {
 }
 
 impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        u64::try_from(self.now.get().as_millis()).unwrap()
+    }
+
     fn sleep(&self, duration: Duration) -> LocalBoxFuture<'static, ()> {
         let (sender, receiver) = oneshot::channel();
         self.sleepers
