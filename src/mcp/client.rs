@@ -22,7 +22,9 @@ use crate::protocol::bounded::{is_object, raw_member};
 use crate::protocol::request::{self, Call, Envelope};
 use crate::protocol::version;
 use crate::protocol::{Message, ProtocolError, RequestId, Revision, RpcError, clip};
-use crate::transport::{Answer, HttpFailure, Incoming, Outgoing, Transport, TransportError};
+use crate::transport::{
+    Answer, HttpFailure, Incoming, Outgoing, SessionHeader, Transport, TransportError,
+};
 use crate::{Error, Result};
 
 /// How long telling a server about the end of a session may take.
@@ -181,14 +183,14 @@ impl Client {
         Ok(result)
     }
 
-    /// One POST and the response to it, with the session id that came along.
+    /// One message and the response to it, with what it said about a session.
     pub(super) async fn exchange(
         &self,
         call: &Call,
         envelope: Option<Revision>,
         headers: HeaderMap,
         replies: Replies<'_>,
-    ) -> Result<(Box<RawValue>, Option<String>)> {
+    ) -> Result<(Box<RawValue>, SessionHeader)> {
         let id = RequestId::Number(self.next_id.replace(self.next_id.get() + 1));
         let envelope = envelope.map(|revision| Envelope {
             protocol_version: revision.as_str(),
@@ -204,12 +206,9 @@ impl Client {
             id: Some(id.clone()),
             resumable: envelope.is_none(),
         };
-        let Answer {
-            session_id,
-            messages,
-        } = self.transport.send(&message).await?;
+        let Answer { session, messages } = self.transport.send(&message).await?;
         let result = self.response(&id, messages, &replies).await?;
-        Ok((result, session_id))
+        Ok((result, session))
     }
 
     /// Reads messages until the response to `id`.

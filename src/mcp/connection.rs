@@ -237,7 +237,7 @@ impl Connection {
         let server = self.server();
         match server.transport() {
             TransportKind::Auto | TransportKind::StreamableHttp => {}
-            TransportKind::Other(name) => return Err(Error::UnsupportedTransport(name)),
+            kind => return Err(Error::UnsupportedTransport(kind.as_str().to_owned())),
         }
         let Common {
             ports,
@@ -248,8 +248,13 @@ impl Connection {
         // Judged again at every attempt: the row may be older than the guard.
         let url = GuardedUrl::parse(&server.url)?;
         let headers = server.header_map()?;
-        let transport =
-            StreamableHttp::new(ports.http.clone(), url, headers, options.max_response_bytes);
+        let transport = StreamableHttp::new(
+            ports.http.clone(),
+            ports.clock.clone(),
+            url,
+            headers,
+            options.max_response_bytes,
+        );
         let (ports, identity, options) = (ports.clone(), identity.clone(), options.clone());
         let on_session = self.session_keeper(attempt);
         let client = Rc::new(Client::new(

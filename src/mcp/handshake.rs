@@ -99,7 +99,8 @@ async fn initialize(client: &Client) -> Result<Session> {
     );
     let limit = client.options.request_timeout;
     let exchange = within(&*client.ports.clock, limit, call.method, exchange);
-    let (result, id) = exchange.await.map_err(prefer_rpc)?;
+    let (result, session) = exchange.await.map_err(prefer_rpc)?;
+    let id = session.into_id()?;
     let (revision, card) = version::read_initialize(&result)?;
     let session = Session {
         revision,

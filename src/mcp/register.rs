@@ -109,8 +109,9 @@ impl RegisterServer {
                 "header {name:?} is set by the protocol"
             )));
         }
-        if let TransportKind::Other(name) = &self.transport {
-            return Err(Error::UnsupportedTransport(clip(name, 40)));
+        if let TransportKind::Other(_) = &self.transport {
+            let name = clip(self.transport.as_str(), 40);
+            return Err(Error::UnsupportedTransport(name));
         }
         GuardedUrl::parse(&self.url)?;
         Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)

@@ -1,18 +1,23 @@
 //! Sending messages. A transport moves JSON-RPC messages and knows nothing of what they mean.
 
-use std::time::Duration;
+//!
+//! [`StreamableHttp`] posts each message and reads its answer from the same exchange.
 
 use async_trait::async_trait;
 use futures::stream::LocalBoxStream;
 use http::HeaderMap;
 
-use crate::ports::HttpError;
-use crate::protocol::sse::SseError;
-use crate::protocol::{Message, ProtocolError, RequestId, RpcError};
-use crate::url_guard::RedirectError;
+use crate::protocol::{Message, RequestId};
 
+mod answer;
+mod error;
+mod exchange;
+mod failure;
+mod messages;
 mod streamable_http;
 
+pub(crate) use error::is_transient_status;
+pub use error::{HttpFailure, TransportError, UnusableAnswer, UnusableReason};
 pub use streamable_http::StreamableHttp;
 
 /// The transports a server can be registered with.
@@ -76,15 +81,43 @@ pub struct Outgoing {
     pub resumable: bool,
 }
 
-/// The messages a server sends back, ending with the response. An error ends the stream.
+/// The messages a server sends back. That of a request ends with the response, or with an error
+/// that says why there is none.
 pub type Incoming = LocalBoxStream<'static, Result<Message, TransportError>>;
 
 /// What came back for one message.
 pub struct Answer {
-    /// The session id that the response named, if any.
-    pub session_id: Option<String>,
+    /// What the response said about a session. It counts on the answer to `initialize` only
+    /// (2025-11-25, "Session Management").
+    pub session: SessionHeader,
     /// The messages; empty when no answer was expected.
     pub messages: Incoming,
+}
+
+/// The session id in the header of an answer. Secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub enum SessionHeader {
+    /// Absent or empty: the server keeps no session.
+    #[default]
+    None,
+    /// The id.
+    Id(String),
+    /// An id that is too long or not visible ASCII, so it could not be sent back.
+    Illegal,
+}
+
+impl SessionHeader {
+    /// The id, if the server issued one.
+    ///
+    /// # Errors
+    /// [`TransportError::IllegalSessionId`].
+    pub fn into_id(self) -> Result<Option<String>, TransportError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Id(id) => Ok(Some(id)),
+            Self::Illegal => Err(TransportError::IllegalSessionId),
+        }
+    }
 }
 
 /// Moves messages to one server and back.
@@ -98,102 +131,18 @@ pub trait Transport {
     /// Opens the stream on which the server sends what belongs to no request of ours. `None` when
     /// it offers none.
     ///
-    /// Dropping the stream closes it.
+    /// The stream ends when the server ends it, and with an error when it breaks. Dropping it
+    /// closes it.
     async fn listen(&self, headers: HeaderMap) -> Result<Option<Incoming>, TransportError>;
 
     /// Tells the server that a session is over. A server that does not support it is no error.
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError>;
 }
 
-/// A message did not get through, or no usable answer came back.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum TransportError {
-    /// Nothing came back.
-    #[error(transparent)]
-    Network(#[from] HttpError),
-    /// A status other than 2xx.
-    #[error(transparent)]
-    Status(Box<HttpFailure>),
-    /// A redirect that may not be followed.
-    #[error(transparent)]
-    Redirect(#[from] RedirectError),
-    /// More redirects in a row than allowed.
-    #[error("more than {0} redirects in a row")]
-    TooManyRedirects(u32),
-    /// The answer is neither JSON nor an event stream.
-    #[error("unexpected content type: {0}")]
-    ContentType(String),
-    /// The answer is larger than configured.
-    #[error("the answer is larger than {limit} bytes")]
-    TooLarge {
-        /// The limit that applied, in bytes.
-        limit: usize,
-    },
-    /// An event of the stream is larger than configured.
-    #[error(transparent)]
-    EventStream(#[from] SseError),
-    /// The stream ended before the response came. Whether the server did the work is unknown.
-    #[error("the stream ended without the answer")]
-    Ended,
-    /// What came back is no message.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-}
-
-impl TransportError {
-    /// See [`Error::is_transient`](crate::Error::is_transient).
-    pub(crate) fn is_transient(&self) -> bool {
-        match self {
-            Self::Network(_) | Self::Ended => true,
-            Self::Status(failure) => is_transient_status(failure.status),
-            Self::Redirect(_)
-            | Self::TooManyRedirects(_)
-            | Self::ContentType(_)
-            | Self::TooLarge { .. }
-            | Self::EventStream(_)
-            | Self::Protocol(_) => false,
-        }
-    }
-}
-
-/// A status other than 2xx.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct HttpFailure {
-    /// The status code.
-    pub status: u16,
-    /// The JSON-RPC error in the body, if there was one.
-    pub rpc: Option<RpcError>,
-    /// When the server wants to be asked again.
-    pub retry_after: Option<Duration>,
-    /// The beginning of a body that is JSON or plain text and no JSON-RPC error, at most 200
-    /// characters. Untrusted.
-    pub excerpt: Option<String>,
-}
-
-/// Whether a status says that the same request may succeed later.
-pub(crate) const fn is_transient_status(status: u16) -> bool {
-    matches!(status, 408 | 425 | 429 | 500 | 502..=504 | 506..)
-}
-
-impl std::fmt::Display for HttpFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the server answered with HTTP status {}", self.status)?;
-        match (&self.rpc, &self.excerpt) {
-            (Some(rpc), _) => write!(f, ": {} ({})", rpc.message, rpc.code),
-            (None, Some(excerpt)) => write!(f, ": {excerpt}"),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for HttpFailure {}
-
 impl std::fmt::Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Answer")
-            .field("has_session", &self.session_id.is_some())
+            .field("session", &self.session)
             .finish_non_exhaustive()
     }
 }
@@ -204,5 +153,15 @@ impl std::fmt::Debug for Outgoing {
         f.debug_struct("Outgoing")
             .field("bytes", &self.body.len())
             .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for SessionHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Id(_) => "Id(..)",
+            Self::Illegal => "Illegal",
+        })
     }
 }

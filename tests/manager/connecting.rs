@@ -7,7 +7,7 @@ use futures::channel::oneshot;
 use serde_json::{Value, json};
 use workers_agents::{ConnectionState as S, Error, ServerFilter};
 
-use crate::support::mcp_server::{modern, rpc_error};
+use crate::support::mcp_server::{LegacyServer, modern, rpc_error};
 use crate::support::{
     Reply, Seen, URL, add, names, register, state, world_with, world_with_legacy,
 };
@@ -157,7 +157,7 @@ fn the_reason_in_a_plain_text_error_is_told() {
         add(&mut world, &mcp)
             .unwrap_err()
             .describe()
-            .ends_with("403: no such tenant")
+            .ends_with("403 (text/plain): no such tenant")
     );
 }
 
@@ -385,4 +385,40 @@ fn closing_ends_the_session_and_keeps_the_row() {
     // A stored row is enough to connect again.
     world.run(mcp.connect_to_server("pier")).unwrap();
     assert_eq!(state(&mcp), S::Connected);
+}
+
+#[test]
+fn se_13_an_empty_session_id_is_none_and_an_illegal_one_ends_the_handshake() {
+    for (id, is_legal) in [("", true), ("a b", false), ("a\tb", false)] {
+        let server = LegacyServer::new();
+        let mut world = world_with(move |seen| {
+            let reply = server.answer(seen);
+            // Every answer names it; only that to `initialize` counts.
+            server.current.replace(None);
+            match reply {
+                Reply::Json(status, body) => {
+                    Reply::typed(status, "application/json", body.to_string())
+                }
+                other => other,
+            }
+            .with("mcp-session-id", id)
+        });
+        let mcp = world.manager();
+        let outcome = add(&mut world, &mcp);
+        if is_legal {
+            assert_eq!(outcome.unwrap(), S::Ready);
+            assert_eq!(
+                world
+                    .network
+                    .seen
+                    .borrow()
+                    .last()
+                    .unwrap()
+                    .header("mcp-session-id"),
+                None
+            );
+        } else {
+            assert!(outcome.unwrap_err().describe().contains("session id"));
+        }
+    }
 }

@@ -74,6 +74,18 @@ impl Reply {
     pub fn status(status: u16) -> Self {
         Self::Raw(status, vec![], vec![])
     }
+
+    /// With a header, in place of what it held.
+    pub fn with(self, name: &'static str, value: &str) -> Self {
+        match self {
+            Self::Raw(status, mut headers, chunks) => {
+                headers.retain(|(other, _)| *other != name);
+                headers.push((name, value.to_owned()));
+                Self::Raw(status, headers, chunks)
+            }
+            other => other,
+        }
+    }
 }
 
 type Peer = Rc<dyn Fn(&Seen) -> Reply>;

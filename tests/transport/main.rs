@@ -1,0 +1,19 @@
+//! The transports against servers in memory, with a clock that the test moves.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a failed assertion by other means"
+)]
+#![allow(
+    clippy::needless_pass_by_value,
+    unreachable_pub,
+    reason = "values made on the spot read better than references to them"
+)]
+#![allow(dead_code, reason = "the peers can do more than these tests need")]
+
+mod failures;
+mod sessions;
+mod support;
