@@ -67,8 +67,8 @@ pub(super) fn event_messages(event: &SseEvent) -> Vec<Message> {
 pub(super) struct StreamLimits {
     /// Most bytes of one event.
     pub(super) event_bytes: usize,
-    /// Most bytes of all of it.
-    pub(super) total_bytes: usize,
+    /// Most bytes of all of it; `None` for streams that go on as long as the connection.
+    pub(super) total_bytes: Option<usize>,
 }
 
 /// The events of a body as they arrive.
@@ -77,7 +77,7 @@ pub(super) struct Events {
     body: Option<Body>,
     decoder: SseDecoder,
     limits: StreamLimits,
-    /// Bytes that have come.
+    /// Bytes that have come, over all pieces of the stream.
     read: usize,
     ready: VecDeque<SseEvent>,
     /// Why no more comes after `ready`.
@@ -98,11 +98,25 @@ impl Events {
         }
     }
 
+    /// Goes on with the next piece of the same stream, under the same limits.
+    pub(super) fn go_on(&mut self, body: Body) {
+        let read = self.read;
+        *self = Self {
+            read,
+            ..Self::new(body, self.limits)
+        };
+    }
+
     /// Ends the exchange.
     pub(super) fn close(&mut self) {
         self.body = None;
         self.ready.clear();
         self.broken = None;
+    }
+
+    /// The latest reconnection delay that the server asked for on this piece, in milliseconds.
+    pub(super) fn retry(&self) -> Option<u64> {
+        self.decoder.retry()
     }
 
     /// The next event; `None` at the end, an error once when it broke.
@@ -132,8 +146,9 @@ impl Events {
 
     fn take(&mut self, chunk: &[u8]) -> Result<(), TransportError> {
         self.read = self.read.saturating_add(chunk.len());
-        let limit = self.limits.total_bytes;
-        if self.read > limit {
+        if let Some(limit) = self.limits.total_bytes
+            && self.read > limit
+        {
             return Err(TransportError::TooLarge { limit });
         }
         let ready = &mut self.ready;

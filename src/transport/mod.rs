@@ -1,7 +1,8 @@
 //! Sending messages. A transport moves JSON-RPC messages and knows nothing of what they mean.
 
 //!
-//! [`StreamableHttp`] posts each message and reads its answer from the same exchange.
+//! [`StreamableHttp`] posts each message and reads its answer from the same exchange; an answer
+//! that breaks off may be taken up again.
 
 use async_trait::async_trait;
 use futures::stream::LocalBoxStream;
@@ -13,7 +14,7 @@ mod answer;
 mod error;
 mod exchange;
 mod failure;
-mod messages;
+mod resume;
 mod streamable_http;
 
 pub(crate) use error::is_transient_status;

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Method};
 use super::answer::{EVENT_STREAM, JSON, StreamLimits, json_messages};
 use super::exchange::Exchanger;
 use super::failure::{failure, media_type, unexpected_type};
-use super::messages::Messages;
+use super::resume::{Messages, Resumption};
 use super::{Answer, Incoming, Outgoing, SessionHeader, Transport, TransportError};
 use crate::ports::{Clock, Http};
 use crate::protocol::request::SESSION_ID;
@@ -37,8 +37,8 @@ impl StreamableHttp {
     /// A transport that sends `headers` with every request, below the protocol's own headers. Those
     /// that only the protocol may send are left out.
     ///
-    /// A JSON answer or one event of a stream has at most `max_response_bytes`, a stream four times
-    /// as many.
+    /// A JSON answer or one event of a stream has at most `max_response_bytes`, all pieces of an
+    /// answer together four times as many. A listening stream has no such sum.
     pub fn new(
         http: Rc<dyn Http>,
         clock: Rc<dyn Clock>,
@@ -52,6 +52,22 @@ impl StreamableHttp {
             url,
             max_response_bytes,
         }
+    }
+
+    fn limits(&self, total_bytes: Option<usize>) -> StreamLimits {
+        StreamLimits {
+            event_bytes: self.max_response_bytes,
+            total_bytes,
+        }
+    }
+
+    fn resumption(&self, headers: HeaderMap) -> Resumption {
+        Resumption::new(
+            self.exchanger.clone(),
+            self.clock.clone(),
+            self.url.clone(),
+            headers,
+        )
     }
 }
 
@@ -70,20 +86,21 @@ impl Transport for StreamableHttp {
         }
         let session = session_header(&response.headers);
         // 202, and whatever else a server answers to a notification: nothing in it concerns us.
-        let Some(id) = &message.id else {
+        if message.id.is_none() {
             return Ok(Answer {
                 session,
                 messages: stream::empty().boxed_local(),
             });
-        };
+        }
         let messages = match media_type(&response.headers).as_str() {
             JSON => json_messages(response.status, response.body, self.max_response_bytes).await?,
             EVENT_STREAM => {
-                let limits = StreamLimits {
-                    event_bytes: self.max_response_bytes,
-                    total_bytes: self.max_response_bytes.saturating_mul(STREAM_TO_EVENT),
-                };
-                Messages::new(response.body, limits, id.clone()).into_stream()
+                let total = self.max_response_bytes.saturating_mul(STREAM_TO_EVENT);
+                let resumption = message
+                    .resumable
+                    .then(|| self.resumption(message.headers.clone()));
+                let (limits, id) = (self.limits(Some(total)), message.id.clone());
+                Messages::new(response.body, limits, id, resumption).into_stream()
             }
             _ => return Err(unexpected_type(&*self.clock, response).await),
         };
@@ -91,8 +108,22 @@ impl Transport for StreamableHttp {
     }
 
     async fn listen(&self, headers: HeaderMap) -> Result<Option<Incoming>, TransportError> {
-        let _ = headers;
-        Ok(None)
+        let resumption = self.resumption(headers.clone());
+        let mut headers = headers;
+        headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
+        let sent = self.exchanger.send(Method::GET, &self.url, &headers, None);
+        let (response, _) = sent.await?;
+        match response.status {
+            200..300 if media_type(&response.headers) == EVENT_STREAM => {
+                let limits = self.limits(None);
+                let messages = Messages::new(response.body, limits, None, Some(resumption));
+                Ok(Some(messages.into_stream()))
+            }
+            // The specification has 405 for it (2025-11-25, "Listening for Messages from the
+            // Server"); servers that route by method have the others, and some serve a page.
+            200..300 | 400 | 404..=406 | 501 => Ok(None),
+            _ => Err(failure(&*self.clock, response).await),
+        }
     }
 
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError> {

@@ -12,8 +12,9 @@
     unreachable_pub,
     reason = "values made on the spot read better than references to them"
 )]
-#![allow(dead_code, reason = "the peers can do more than these tests need")]
 
 mod failures;
+mod listening;
+mod resuming;
 mod sessions;
 mod support;

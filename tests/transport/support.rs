@@ -62,6 +62,26 @@ impl Reply {
         Self::typed(200, "application/json", value.to_string())
     }
 
+    /// An event stream that ends after `text`.
+    pub fn events(text: &str) -> Self {
+        Self::typed(200, "text/event-stream", text)
+    }
+
+    /// An event stream that breaks after `text`.
+    pub fn breaking(text: &str) -> Self {
+        let broken = Err(HttpError("reset".into()));
+        let body = stream::iter([Ok(text.as_bytes().to_vec()), broken]).boxed_local();
+        Self::streaming(body)
+    }
+
+    pub fn streaming(body: Body) -> Self {
+        let headers = vec![(
+            "content-type",
+            "Text/Event-Stream; charset=utf-8".to_owned(),
+        )];
+        Self::Response(200, headers, body)
+    }
+
     pub fn with(self, name: &'static str, value: &str) -> Self {
         match self {
             Self::Response(status, mut headers, body) => {
