@@ -109,7 +109,7 @@ impl RegisterServer {
                 "header {name:?} is set by the protocol"
             )));
         }
-        if let TransportKind::Other(_) = &self.transport {
+        if let TransportKind::Sse | TransportKind::Other(_) = &self.transport {
             let name = clip(self.transport.as_str(), 40);
             return Err(Error::UnsupportedTransport(name));
         }

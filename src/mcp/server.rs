@@ -412,7 +412,7 @@ pub(super) mod tests {
     fn a_row_of_another_version_keeps_what_we_do_not_know() {
         let text = r#"{"client":{"capabilities":{"elicitation":{"form":{}}}},"transport":{"type":"sse","headers":{"x-a":"1"},"reconnectionOptions":{"maxRetries":2}},"later":[1,2.5,null],"retry":{"maxAttempts":2,"later":true},"capabilities":{"elicitation":{"url":{}}}}"#;
         let mut stored = StoredServer::decode(row(Some(text))).unwrap();
-        assert_eq!(stored.transport(), TransportKind::Other("sse".into()));
+        assert_eq!(stored.transport(), TransportKind::Sse);
         stored.set_session(Some(&session(Revision::V2025_11_25, Some("abc"))));
         let written = stored.encode().unwrap();
         let options: Value = serde_json::from_str(&written.server_options.unwrap()).unwrap();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::ports::HttpError;
 use crate::protocol::sse::SseError;
 use crate::protocol::{ProtocolError, RpcError};
-use crate::url_guard::RedirectError;
+use crate::url_guard::{BlockedUrl, RedirectError};
 
 /// A message did not get through, or no usable answer came back.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -39,23 +39,43 @@ pub enum TransportError {
     /// The stream ended before the response came. Whether the server did the work is unknown.
     #[error("the stream ended without the answer")]
     Ended,
+    /// The stream that carries the answers is gone, so nothing was sent. Only a new transport
+    /// helps.
+    #[error("the stream of the transport is gone")]
+    Closed,
     /// The server issued a session id that cannot be sent back.
     #[error("the server issued a session id that is too long or not visible ASCII")]
     IllegalSessionId,
+    /// HTTP+SSE: the event stream did not say where to post to.
+    #[error("the event stream named no endpoint: {0}")]
+    NoEndpoint(NoEndpoint),
+    /// HTTP+SSE: the endpoint is not where the event stream came from, so credentials must not go
+    /// there.
+    #[error("the endpoint is on another origin: {origin}")]
+    EndpointOrigin {
+        /// Scheme, host and port of the endpoint.
+        origin: String,
+    },
+    /// HTTP+SSE: the guard refuses the endpoint.
+    #[error("the endpoint is a blocked address")]
+    EndpointBlocked(#[source] BlockedUrl),
 }
 
 impl TransportError {
     /// See [`Error::is_transient`](crate::Error::is_transient).
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Network(_) | Self::Ended => true,
+            Self::Network(_) | Self::Ended | Self::Closed => true,
             Self::Status(failure) => is_transient_status(failure.status),
+            Self::NoEndpoint(reason) => *reason != NoEndpoint::OtherEvent,
             Self::Redirect(_)
             | Self::TooManyRedirects(_)
             | Self::Unusable(_)
             | Self::TooLarge { .. }
             | Self::EventStream(_)
-            | Self::IllegalSessionId => false,
+            | Self::IllegalSessionId
+            | Self::EndpointOrigin { .. }
+            | Self::EndpointBlocked(_) => false,
         }
     }
 }
@@ -63,6 +83,21 @@ impl TransportError {
 /// Whether a status says that the same request may succeed later.
 pub(crate) const fn is_transient_status(status: u16) -> bool {
     matches!(status, 408 | 425 | 429 | 500 | 502..=504 | 506..)
+}
+
+/// Why the event stream of HTTP+SSE named no endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoEndpoint {
+    /// The stream ended first.
+    #[error("it ended")]
+    Ended,
+    /// The first event was another one.
+    #[error("it began with another event")]
+    OtherEvent,
+    /// Nothing came in time.
+    #[error("nothing came within {} ms", .0.as_millis())]
+    Timeout(Duration),
 }
 
 /// A status other than 2xx. All texts in it are untrusted.

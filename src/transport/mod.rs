@@ -2,7 +2,8 @@
 
 //!
 //! [`StreamableHttp`] posts each message and reads its answer from the same exchange; an answer
-//! that breaks off may be taken up again.
+//! that breaks off may be taken up again. [`HttpSse`] is the older transport: answers arrive on one
+//! stream, which stays open.
 
 use async_trait::async_trait;
 use futures::stream::LocalBoxStream;
@@ -11,14 +12,17 @@ use http::HeaderMap;
 use crate::protocol::{Message, RequestId};
 
 mod answer;
+mod delivery;
 mod error;
 mod exchange;
 mod failure;
+mod http_sse;
 mod resume;
 mod streamable_http;
 
 pub(crate) use error::is_transient_status;
-pub use error::{HttpFailure, TransportError, UnusableAnswer, UnusableReason};
+pub use error::{HttpFailure, NoEndpoint, TransportError, UnusableAnswer, UnusableReason};
+pub use http_sse::{HttpSse, HttpSseLimits};
 pub use streamable_http::StreamableHttp;
 
 /// The transports a server can be registered with.
@@ -30,6 +34,8 @@ pub enum TransportKind {
     Auto,
     /// Streamable HTTP.
     StreamableHttp,
+    /// HTTP+SSE, the transport of revision 2024-11-05.
+    Sse,
     /// A name found in storage or given by a caller that this version does not speak. Kept, so
     /// that a row written by another version stays intact.
     Other(String),
@@ -41,6 +47,7 @@ impl TransportKind {
         match self {
             Self::Auto => "auto",
             Self::StreamableHttp => "streamable-http",
+            Self::Sse => "sse",
             Self::Other(name) => name,
         }
     }
@@ -51,6 +58,7 @@ impl From<&str> for TransportKind {
         match name {
             "auto" => Self::Auto,
             "streamable-http" => Self::StreamableHttp,
+            "sse" => Self::Sse,
             other => Self::Other(other.to_owned()),
         }
     }
@@ -138,6 +146,12 @@ pub trait Transport {
 
     /// Tells the server that a session is over. A server that does not support it is no error.
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError>;
+
+    /// Whether messages can be sent. Once it is `false` it stays so, and only a new transport
+    /// helps.
+    fn is_open(&self) -> bool {
+        true
+    }
 }
 
 impl std::fmt::Debug for Answer {

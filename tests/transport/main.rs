@@ -14,6 +14,7 @@
 )]
 
 mod failures;
+mod http_sse;
 mod listening;
 mod resuming;
 mod sessions;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::channel::{mpsc, oneshot};
-use futures::executor::LocalPool;
+use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::{LocalBoxFuture, RemoteHandle};
 use futures::task::LocalSpawnExt as _;
 use futures::{FutureExt as _, StreamExt as _, stream};
@@ -27,6 +27,7 @@ pub struct Seen {
     pub method: String,
     pub url: String,
     pub headers: HeaderMap,
+    pub body: Value,
 }
 
 impl Seen {
@@ -111,6 +112,10 @@ impl Feed {
         self.push(&format!("data: {message}\n\n"));
     }
 
+    pub fn break_off(&self) {
+        let _ = self.0.unbounded_send(Err(HttpError("reset".into())));
+    }
+
     pub fn end(&self) {
         self.0.close_channel();
     }
@@ -131,10 +136,12 @@ struct MemoryHttp {
 #[async_trait(?Send)]
 impl Http for MemoryHttp {
     async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+        let body = request.body.as_deref();
         let seen = Seen {
             method: request.method.to_string(),
             url: request.url.as_str().to_owned(),
             headers: request.headers.clone(),
+            body: body.map_or(Value::Null, |body| serde_json::from_str(body).unwrap()),
         };
         self.seen.borrow_mut().push(seen.clone());
         let (status, headers, body) = match (self.peer)(&seen) {
@@ -175,6 +182,14 @@ impl Clock for ManualClock {
     }
 }
 
+struct PoolSpawn(LocalSpawner);
+
+impl Spawn for PoolSpawn {
+    fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
+        self.0.spawn_local(task).unwrap();
+    }
+}
+
 pub struct World {
     pub pool: LocalPool,
     pub clock: Rc<ManualClock>,
@@ -206,6 +221,20 @@ impl World {
             url,
             headers,
             MAX_BYTES,
+        )
+    }
+
+    pub fn open_sse(
+        &self,
+        url: &str,
+    ) -> impl Future<Output = Result<HttpSse, TransportError>> + use<> {
+        HttpSse::open(
+            self.http.clone(),
+            self.clock.clone(),
+            Rc::new(PoolSpawn(self.pool.spawner())),
+            GuardedUrl::parse(url).unwrap(),
+            header("authorization", "Bearer t"),
+            HttpSseLimits::new(MAX_BYTES),
         )
     }
 
