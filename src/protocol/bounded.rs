@@ -104,7 +104,7 @@ impl<'de> Visitor<'de> for Member<'_> {
 
 /// `Cow<str>` borrows as a map key only through a wrapper.
 #[derive(Deserialize)]
-struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+pub(crate) struct Key<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
 struct List<T> {
     max: usize,

@@ -8,6 +8,7 @@
 
 pub(crate) mod bounded;
 pub mod jsonrpc;
+pub mod mirror;
 pub mod model;
 pub mod request;
 pub mod sse;
