@@ -7,10 +7,12 @@
 //! modern `server/discover` first and judging what comes back ([`version::judge`]).
 
 pub(crate) mod bounded;
+mod frontmatter;
 pub mod jsonrpc;
 pub mod mirror;
 pub mod model;
 pub mod request;
+pub mod skills;
 pub mod sse;
 pub mod version;
 
@@ -18,6 +20,7 @@ pub use jsonrpc::{Message, RequestId, RpcError};
 pub use model::{
     CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
+pub use skills::{Skill, SkillFile, SkillMismatch};
 pub use version::{Era, Revision};
 
 /// The server's bytes do not mean what the protocol asks for.

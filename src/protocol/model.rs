@@ -256,6 +256,14 @@ impl ServerCard {
             .get(capability)
             .is_some_and(|value| !value.is_null() && value != &serde_json::json!(false))
     }
+
+    /// Whether the server declared an extension, which it does by an object of settings.
+    pub fn offers_extension(&self, name: &str) -> bool {
+        self.capabilities
+            .get("extensions")
+            .and_then(|extensions| extensions.get(name))
+            .is_some_and(serde_json::Value::is_object)
+    }
 }
 
 #[cfg(test)]
