@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::mcp::{ConnectionState, ServerId};
 use crate::ports::{DamagedRow, StoreError};
-use crate::protocol::{ProtocolError, RpcError};
+use crate::protocol::{ProtocolError, RpcError, SkillMismatch};
 use crate::retry::InvalidRetry;
 use crate::transport::{TransportError, is_transient_status};
 use crate::url_guard::BlockedUrl;
@@ -81,6 +81,9 @@ pub enum Error {
     /// The server broke the protocol, or speaks none of our revisions.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
+    /// A skill, or a file of one, is not what its server listed.
+    #[error(transparent)]
+    Skill(#[from] SkillMismatch),
     /// The object's storage refused.
     #[error(transparent)]
     Storage(#[from] StoreError),

@@ -72,7 +72,7 @@ pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
 pub use lifecycle::{Capability, Hooks, Lifecycle, LifecycleObject};
 pub use mcp::{
-    CatalogCounts, ConnectionInfo, ConnectionState, ListProblem, McpClientManager,
+    CatalogCounts, ConnectionInfo, ConnectionState, ListProblem, LoadedSkill, McpClientManager,
     McpClientOptions, RegisterServer, ServerFilter, ServerId, ServerItem, StoredServer,
 };
 pub use retry::RetryOptions;

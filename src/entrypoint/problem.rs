@@ -86,6 +86,7 @@ impl From<Error> for Problem {
             Error::Transport(_) => (502, "transport"),
             Error::Rpc(_) => (502, "rpc"),
             Error::Protocol(_) => (502, "protocol"),
+            Error::Skill(_) => (502, "skill"),
             Error::Storage(_) => (500, "storage"),
             Error::Runtime(_) => (500, "runtime"),
         };

@@ -308,11 +308,11 @@ impl McpClientManager {
             .map(ReadResourceResult::new)
     }
 
-    async fn call(
+    pub(super) async fn call(
         &self,
         server_id: &str,
         method: &'static str,
-        target: &str,
+        target: impl Into<Option<&str>>,
         params: Params,
     ) -> Result<Box<RawValue>> {
         let Some(connection) = self.live(server_id) else {
@@ -324,7 +324,7 @@ impl McpClientManager {
         }
         let call = Call {
             method,
-            target: Some(target.to_owned()),
+            target: target.into().map(str::to_owned),
             params,
         };
         connection.open_client()?.request(&call).await

@@ -22,6 +22,7 @@ mod register;
 mod server;
 mod server_id;
 mod session;
+mod skills;
 mod state;
 mod within;
 
@@ -33,4 +34,5 @@ pub use options::McpClientOptions;
 pub use register::RegisterServer;
 pub use server::StoredServer;
 pub use server_id::ServerId;
+pub use skills::LoadedSkill;
 pub use state::ConnectionState;

@@ -17,5 +17,6 @@ mod calling;
 mod catalogue;
 mod connecting;
 mod registering;
+mod skills;
 mod support;
 mod waking;
