@@ -4,12 +4,28 @@
 const DEFAULT = [
   ["initialize", "2025-11-25"],
   ["tools_call", "2025-11-25"],
+  ["json-schema-2020-12-preservation", "2025-11-25"],
   ["tools_call", "2026-07-28"],
+  ["json-schema-2020-12-preservation", "2026-07-28"],
+  ["json-schema-ref-no-deref", "2026-07-28"],
+  ["request-metadata", "2026-07-28"],
+  ["http-standard-headers", "2026-07-28"],
+  ["sep-2640-client-no-prefetch", "2025-11-25"],
+  ["sep-2640-client-verify-digest", "2025-11-25"],
+  ["sep-2640-client-verify-size", "2025-11-25"],
+  ["sep-2640-client-verify-frontmatter", "2025-11-25"],
+  ["sep-2640-client-no-prefetch", "2026-07-28"],
+  ["sep-2640-client-verify-digest", "2026-07-28"],
+  ["sep-2640-client-verify-size", "2026-07-28"],
+  ["sep-2640-client-verify-frontmatter", "2026-07-28"],
 ];
 
 const EXTENSION = "extension";
 // Extensions belong to no revision, so they run on both wires.
 const EXTENSION_WIRES = ["2025-11-25", "2026-07-28"];
+
+/** Whether a run measures time, so that nothing else may run beside it. */
+export const isTimed = ({ scenario }) => scenario === "sse-retry";
 
 /** Reads what `conformance list --client` prints: `  - name [revision,revision]`. */
 export function parseList(text) {
