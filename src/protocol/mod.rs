@@ -13,6 +13,7 @@ pub mod mirror;
 pub mod model;
 pub mod request;
 pub mod skills;
+pub mod schema;
 pub mod sse;
 pub mod version;
 
