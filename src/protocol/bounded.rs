@@ -21,7 +21,7 @@ pub(crate) fn raw_member<'a>(object: &'a RawValue, name: &str) -> Option<&'a Raw
 }
 
 /// Whether objects and lists are nested at most `max` deep.
-fn is_shallow(text: &str, max: usize) -> bool {
+pub(crate) fn is_shallow(text: &str, max: usize) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
         match byte {

@@ -8,6 +8,7 @@
 
 pub(crate) mod bounded;
 mod frontmatter;
+pub mod form;
 pub mod jsonrpc;
 pub mod mirror;
 pub mod model;
