@@ -14,6 +14,7 @@ const NODE_TEST = ["--test", "--test-reporter=spec", "--test-timeout=120000", "-
 const TASKS = {
   native: ({ args }) => ["cargo", "test", "--workspace", ...args],
   "native-entrypoint": ({ args }) => ["cargo", "test", "--package", "workers-agents", "--features", "entrypoint", ...args],
+  oracle: ({ args }) => ["cargo", "test", "--manifest-path", "tests/oracle/Cargo.toml", "--target-dir", "target/oracle", ...args],
   e2e: ({ node, args }) => [node, ...NODE_TEST, ...(args.length > 0 ? args : e2eFiles())],
   conformance: ({ node, args }) => [node, "tests/conformance/run.mjs", ...args],
   "conformance-host": ({ node, args }) => [node, "tests/conformance/host.mjs", ...args],
@@ -38,6 +39,7 @@ export async function native(args) {
 await main(import.meta.url, async ([name, ...args]) => {
   if (!(name in TASKS)) throw new Problem(`there is no task ${name}`, `name one of ${Object.keys(TASKS).join(", ")}`);
   if (name === "native") return native(args);
+  if (name === "oracle") return task(name, args, {});
   const tools = await setup();
   await build(everyWorker, tools);
   return task(name, args, tools);
