@@ -93,6 +93,23 @@ describe("server-everything, a server of the 2025 era with sessions and event st
     const dynamic = await agent.post("resources/read", { serverId: "everything", uri });
     assert.match(dynamic.contents[0].text, /7/);
   });
+
+  test("is back after workerd was killed, in the session it had", async () => {
+    const sessions = () => remote.output().match(/Session initialized/g).length;
+    const begun = sessions();
+
+    await worker.restart();
+
+    assert.match((await agent.call("everything", "echo", { message: "again" })).content[0].text, /again/);
+    assert.equal(sessions(), begun);
+  });
+
+  test("a call works at once after the server came back without its sessions", async () => {
+    await remote.kill();
+    remote = await startEverythingServer({ port: remote.port });
+    // It refuses an unknown session with 400, not with the 404 that the specification asks for.
+    assert.match((await agent.call("everything", "echo", { message: "and again" })).content[0].text, /and again/);
+  });
 });
 
 // One server, two shapes of answer: a JSON body at /mcp, an event stream at /events.

@@ -31,13 +31,17 @@ export function endGroup(child) {
 // Long enough to put things away.
 const GOODBYE_MS = 3_000;
 
+/** Starts `node ...args` as a program that ends with us. */
+export const startNode = (args, options) =>
+  startProgram(process.execPath, ["--import", inSupport("exit-with-parent.mjs"), ...args], options);
+
 /**
- * Starts `node ...args` and resolves once its output matches `ready`. Gives `{ match, output, stop, kill }`:
+ * Starts a program and resolves once its output matches `ready`. Gives `{ match, output, stop, kill }`:
  * `stop` lets the process put things away, `kill` does not; both end its whole group.
+ * The program is to end when its standard input closes, which stays open as long as we live.
  */
-export function startNode(args, { ready, env = {}, deadlineMs = 30_000 }) {
-  // Standard input stays open as long as we live: exit-with-parent.mjs ends the child when it closes.
-  const child = spawnGroup(process.execPath, ["--import", inSupport("exit-with-parent.mjs"), ...args], {
+export function startProgram(command, args, { ready, env = {}, deadlineMs = 30_000 }) {
+  const child = spawnGroup(command, args, {
     stdio: ["pipe", "pipe", "pipe"],
     env: { ...process.env, ...env },
   });
@@ -62,7 +66,7 @@ export function startNode(args, { ready, env = {}, deadlineMs = 30_000 }) {
     const fail = (why) => {
       clearTimeout(timer);
       kill();
-      reject(new Error(`node ${args.join(" ")}: ${why}\n${output}`));
+      reject(new Error(`${command} ${args.join(" ")}: ${why}\n${output}`));
     };
     const timer = setTimeout(() => fail(`not ready after ${deadlineMs} ms`), deadlineMs);
     const read = (chunk) => {
