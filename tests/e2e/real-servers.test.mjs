@@ -112,62 +112,6 @@ describe("server-everything, a server of the 2025 era with sessions and event st
   });
 });
 
-// One server, two shapes of answer: a JSON body at /mcp, an event stream at /events.
-for (const path of ["/mcp", "/events"]) {
-  describe(`a server of the official package for 2026-07-28, answering at ${path}`, () => {
-    let remote;
-    let agent;
-    const serverId = "library";
-    before(async () => {
-      remote = await startModernServer();
-      agent = new Agent(worker, `modern${path.replace("/", "-")}`);
-    });
-    after(() => remote?.stop());
-
-    test("registers, connects without initialize, and discovers", async () => {
-      const server = await agent.add({ id: serverId, name: "Library", url: remote.origin + path });
-      assert.equal(server.protocolVersion, "2026-07-28");
-      assert.equal(server.instructions, "Ask for a book by its title.");
-      assert.deepEqual(server.counts, { tools: 2, prompts: 1, resources: 1, resourceTemplates: 1 });
-    });
-
-    test("lists a tool with both its schemas as the server sent them", async () => {
-      const { tools } = await agent.get("tools");
-      const number = { type: "number" };
-      const object = { type: "object", additionalProperties: false };
-      assert.deepEqual(
-        tools.find((tool) => tool.name === "add"),
-        {
-          name: "add",
-          title: "Add",
-          description: "Adds two numbers",
-          inputSchema: { ...object, properties: { a: number, b: number }, required: ["a", "b"] },
-          outputSchema: { ...object, properties: { sum: number }, required: ["sum"] },
-          serverId,
-        },
-      );
-    });
-
-    test("calls tools, and gives a tool's own error back as a result", async () => {
-      const sum = await agent.call(serverId, "add", { a: 20, b: 22 });
-      assert.deepEqual(sum.structuredContent, { sum: 42 });
-      const failed = await agent.call(serverId, "fail", {});
-      assert.equal(failed.isError, true);
-      assert.equal(failed.content[0].text, "no such book");
-    });
-
-    test("gets a prompt and reads resources whose names need encoding in headers", async () => {
-      const args = { title: "Krieg und Frieden – 戦争" };
-      const prompt = await agent.post("prompts/get", { serverId, name: "review", arguments: args });
-      assert.equal(prompt.messages[0].content.text, `Review ${args.title}`);
-      const index = await agent.post("resources/read", { serverId, uri: "book://index" });
-      assert.equal(index.contents[0].text, "Emma, Ulysses");
-      const book = await agent.post("resources/read", { serverId, uri: "book://Düne" });
-      assert.match(book.contents[0].text, /^The text of /);
-    });
-  });
-}
-
 test("two servers of both eras live in one object, and filters tell them apart", async (t) => {
   const old = await startEverythingServer();
   t.after(old.stop);

@@ -1,0 +1,21 @@
+// The libraries of tests/servers/README.md, one for each SDK and way to answer.
+import { startModernServer } from "./real-servers.mjs";
+
+/** The tools that each has from the start, in the order of the alphabet. */
+export const TOOLS = ["add", "count", "echo", "fail", "learn", "reserve"];
+
+/** `session` is what the server prints when a session begins, where it has sessions. */
+export const LIBRARIES = [
+  {
+    name: "the TypeScript SDK 2.x, answering with JSON",
+    start: startModernServer,
+    path: "/mcp",
+    revision: "2026-07-28",
+  },
+  {
+    name: "the TypeScript SDK 2.x, answering with event streams",
+    start: startModernServer,
+    path: "/events",
+    revision: "2026-07-28",
+  },
+];
