@@ -2,9 +2,11 @@
 import { installDebianRust } from "./debian.mjs";
 import { installPackages, modernNode } from "./packages.mjs";
 import { Problem, main, read, say } from "./process.mjs";
+import { installServers } from "./servers.mjs";
 import { TARGET, isRecent, minimumRust, onPath, wasmToolchain } from "./toolchain.mjs";
 
-// Returns the programs that everything else runs with.
+// Returns the programs that everything else runs with. The servers under test are not among them: only the
+// end-to-end tests need those.
 export async function setup() {
   requireRust();
   await installPackages();
@@ -39,5 +41,6 @@ async function installTarget() {
 
 await main(import.meta.url, async () => {
   await setup();
+  if (!(await installServers())) return 1;
   console.log("set up");
 });

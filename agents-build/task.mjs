@@ -3,6 +3,7 @@ import { readdirSync } from "node:fs";
 import path from "node:path";
 import { build, everyWorker } from "./build.mjs";
 import { Problem, main, root, supervise } from "./process.mjs";
+import { installServers } from "./servers.mjs";
 import { setup } from "./setup.mjs";
 
 const E2E = "tests/e2e";
@@ -26,7 +27,8 @@ const e2eFiles = () =>
     .map((name) => path.join(E2E, name));
 
 // Runs a part whose Workers have been built, and returns its exit status.
-export function task(name, args, { node }) {
+export async function task(name, args, { node }) {
+  if (name === "e2e") await installServers();
   const [command, ...rest] = TASKS[name]({ node, args });
   return supervise(command, rest, { whenStopped: name === "conformance-host" ? 0 : undefined });
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { Agent } from "./support/api.mjs";
 import { LIBRARIES, TOOLS } from "./support/libraries.mjs";
-import { startModernServer } from "./support/real-servers.mjs";
+import { startModernServer, startPythonServer } from "./support/real-servers.mjs";
 import { startToolAgent } from "./support/worker.mjs";
 
 let worker;
@@ -118,4 +118,18 @@ test("a tool has both its schemas as the server sent them", async (t) => {
       serverId: "library",
     },
   );
+});
+
+test("servers on three SDKs live in one object, and filters tell them apart", async (t) => {
+  const starts = [() => startPythonServer("v1"), () => startPythonServer("v2"), startModernServer];
+  const remotes = await Promise.all(starts.map((start) => start()));
+  for (const remote of remotes) t.after(remote.stop);
+  const agent = new Agent(worker, "libraries");
+  await Promise.all(remotes.map(({ url }, n) => agent.add({ id: `library-${n}`, name: `Library ${n}`, url })));
+  const { tools } = await agent.get("tools");
+  assert.equal(tools.length, starts.length * TOOLS.length);
+  const filtered = (await agent.get("tools?server=library-2")).tools;
+  assert.deepEqual(names(filtered), TOOLS);
+  const sums = await Promise.all(remotes.map((_, n) => agent.call(`library-${n}`, "add", { a: n, b: 1 })));
+  assert.deepEqual(sums.map(({ structuredContent }) => structuredContent.sum), [1, 2, 3]);
 });

@@ -1,8 +1,10 @@
-// MCP servers that nobody here wrote, or that only use the official server package, each in a process of its own.
+// MCP servers that nobody here wrote, or that only use an official SDK, each in a process of its own.
 // Every one takes `{ port }`, to come back where an earlier one was.
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { inSupport } from "./paths.mjs";
-import { startNode } from "./processes.mjs";
+import { pythonWith } from "../../../agents-build/servers.mjs";
+import { inRoot, inSupport } from "./paths.mjs";
+import { startNode, startProgram } from "./processes.mjs";
 
 const READY = /ready at (http:\/\/127\.0\.0\.1:(\d+))/;
 
@@ -21,6 +23,11 @@ const startScript = async (args, { port = 0 } = {}) =>
     }),
   );
 
+async function startInstalled(command, args, { port = 0 } = {}) {
+  if (!existsSync(command)) throw new Error(`${command} is missing: run \`npm run setup\`, which says why`);
+  return placed(await startProgram(command, [...args, `${port}`], { ready: READY }));
+}
+
 const EVERYTHING = fileURLToPath(import.meta.resolve("@modelcontextprotocol/server-everything/dist/index.js"));
 
 /** `@modelcontextprotocol/server-everything`: the 2025 era, sessions, event streams. */
@@ -31,3 +38,7 @@ export const startEverythingServer = (options) => startScript([EVERYTHING, "stre
  * It answers with JSON at `/mcp` and with event streams at `/events`.
  */
 export const startModernServer = (options) => startScript([inSupport("modern-server.mjs")], options);
+
+/** A server on the Python SDK of a generation, `v1` or `v2`: Streamable HTTP at `/mcp`, HTTP with SSE at `/sse`. */
+export const startPythonServer = (generation, options) =>
+  startInstalled(pythonWith(generation), [inRoot("tests/servers/python/server.py")], options);
