@@ -1,9 +1,9 @@
 // The servers that the end-to-end tests connect to, as far as npm does not bring them: two generations of the
-// Python SDK, each in an environment of its own.
+// Python SDK, each in an environment of its own, and a program on the Rust SDK.
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { Problem, read, report, root, run, say } from "./process.mjs";
+import { Problem, environment, read, report, root, run, say } from "./process.mjs";
 
 const TARGET = path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target");
 const GENERATIONS = ["v1", "v2"];
@@ -11,13 +11,14 @@ const STAMP = ".installed";
 
 const folderOf = (generation) => path.join(TARGET, `python-${generation}`);
 
-/** The Python that has the SDK of a generation: where it is once it is installed. */
+/** The Python that has the SDK of a generation, and the Rust server: where they are once they are installed. */
 export const pythonWith = (generation) => path.join(folderOf(generation), "bin/python");
+export const rmcpServer = path.join(TARGET, "debug/rmcp-server");
 
 // What is wrong with one server is no reason to do without the others: the tests that need it will say so.
 export async function installServers() {
   let failed = false;
-  for (const install of [installPythons]) {
+  for (const install of [installPythons, buildRmcpServer]) {
     try {
       await install();
     } catch (error) {
@@ -27,6 +28,15 @@ export async function installServers() {
   }
   return !failed;
 }
+
+// With the features of the whole workspace, so that nothing is compiled twice for it and for the native tests.
+const buildRmcpServer = () => {
+  if (!existsSync(rmcpServer)) say("compiling the server on the Rust SDK (once, about a minute)");
+  return run("cargo", ["build", "--quiet", "--locked", "--workspace", "--bin", "rmcp-server"], {
+    env: environment(),
+    todo: "read what cargo says above",
+  });
+};
 
 async function installPythons() {
   let python;

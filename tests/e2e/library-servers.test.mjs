@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { Agent } from "./support/api.mjs";
 import { LIBRARIES, TOOLS } from "./support/libraries.mjs";
-import { startModernServer, startPythonServer } from "./support/real-servers.mjs";
+import { startModernServer, startPythonServer, startRmcpServer } from "./support/real-servers.mjs";
 import { startToolAgent } from "./support/worker.mjs";
 
 let worker;
@@ -120,8 +120,8 @@ test("a tool has both its schemas as the server sent them", async (t) => {
   );
 });
 
-test("servers on three SDKs live in one object, and filters tell them apart", async (t) => {
-  const starts = [() => startPythonServer("v1"), () => startPythonServer("v2"), startModernServer];
+test("servers on four SDKs live in one object, and filters tell them apart", async (t) => {
+  const starts = [() => startPythonServer("v1"), () => startPythonServer("v2"), startRmcpServer, startModernServer];
   const remotes = await Promise.all(starts.map((start) => start()));
   for (const remote of remotes) t.after(remote.stop);
   const agent = new Agent(worker, "libraries");
@@ -131,5 +131,5 @@ test("servers on three SDKs live in one object, and filters tell them apart", as
   const filtered = (await agent.get("tools?server=library-2")).tools;
   assert.deepEqual(names(filtered), TOOLS);
   const sums = await Promise.all(remotes.map((_, n) => agent.call(`library-${n}`, "add", { a: n, b: 1 })));
-  assert.deepEqual(sums.map(({ structuredContent }) => structuredContent.sum), [1, 2, 3]);
+  assert.deepEqual(sums.map(({ structuredContent }) => structuredContent.sum), [1, 2, 3, 4]);
 });

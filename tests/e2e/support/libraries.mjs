@@ -1,5 +1,5 @@
 // The libraries of tests/servers/README.md, one for each SDK and way to answer.
-import { startModernServer, startPythonServer } from "./real-servers.mjs";
+import { startModernServer, startPythonServer, startRmcpServer } from "./real-servers.mjs";
 
 /** The tools that each has from the start, in the order of the alphabet. */
 export const TOOLS = ["add", "count", "echo", "fail", "learn", "reserve"];
@@ -19,6 +19,14 @@ export const LIBRARIES = [
     path: "/mcp",
     revision: "2026-07-28",
   },
+  {
+    name: "the Rust SDK, for 2025-11-25",
+    start: startRmcpServer,
+    path: "/legacy",
+    revision: "2025-11-25",
+    session: /session begun/g,
+  },
+  { name: "the Rust SDK, for 2026-07-28", start: startRmcpServer, path: "/mcp", revision: "2026-07-28" },
   {
     name: "the TypeScript SDK 2.x, answering with JSON",
     start: startModernServer,

@@ -2,7 +2,7 @@
 // Every one takes `{ port }`, to come back where an earlier one was.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { pythonWith } from "../../../agents-build/servers.mjs";
+import { pythonWith, rmcpServer } from "../../../agents-build/servers.mjs";
 import { inRoot, inSupport } from "./paths.mjs";
 import { startNode, startProgram } from "./processes.mjs";
 
@@ -42,3 +42,6 @@ export const startModernServer = (options) => startScript([inSupport("modern-ser
 /** A server on the Python SDK of a generation, `v1` or `v2`: Streamable HTTP at `/mcp`, HTTP with SSE at `/sse`. */
 export const startPythonServer = (generation, options) =>
   startInstalled(pythonWith(generation), [inRoot("tests/servers/python/server.py")], options);
+
+/** A server on the Rust SDK: all eras at `/mcp`, 2025-11-25 only at `/legacy`. */
+export const startRmcpServer = (options) => startInstalled(rmcpServer, [], options);
