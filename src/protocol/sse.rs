@@ -4,12 +4,14 @@
 //! needs: a block without data still reports its `id` and `retry`, and a stream that outgrows its
 //! limit is an error. Reconnecting is the caller's.
 
+use std::borrow::Cow;
 use std::mem;
+use std::str::Utf8Chunk;
 
 /// What a stream may make the decoder hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseLimits {
-    /// Most bytes of one event: its data so far together with the line being read. A single line
+    /// Most bytes of one event: its fields so far together with the line being read. A single line
     /// of any kind, comments included, is bound by it too.
     pub event_bytes: usize,
 }
@@ -134,8 +136,9 @@ impl SseDecoder {
     /// Checks the block as it is once `more` bytes have joined the current line. Complete lines
     /// are checked like growing ones, so that how the bytes are cut decides nothing.
     fn check_size(&self, more: usize) -> Result<(), SseError> {
-        let data = self.block.data.as_ref().map_or(0, String::len);
-        if data + self.line.len() + more > self.limits.event_bytes {
+        let texts = [&self.block.name, &self.block.data, &self.block.id];
+        let fields: usize = texts.into_iter().flatten().map(String::len).sum();
+        if fields + self.line.len() + more > self.limits.event_bytes {
             return Err(self.too_large());
         }
         Ok(())
@@ -156,9 +159,10 @@ impl SseDecoder {
         let mut parts = line.splitn(2, |&byte| byte == b':');
         let field = parts.next().unwrap_or_default();
         let value = parts.next().unwrap_or_default();
-        let value = String::from_utf8_lossy(value.strip_prefix(b" ").unwrap_or(value));
+        let value = value.strip_prefix(b" ").unwrap_or(value);
         match field {
             b"data" => {
+                let value = self.decode(value)?;
                 match &mut self.block.data {
                     Some(data) => {
                         data.push('\n');
@@ -166,13 +170,13 @@ impl SseDecoder {
                     }
                     none => *none = Some(value.into_owned()),
                 }
-                // The joining newline, and what replaced invalid bytes, have grown the data.
-                self.check_size(0)?;
             }
-            b"event" => self.block.name = Some(value.into_owned()),
-            b"id" if !value.contains('\0') => self.block.id = Some(value.into_owned()),
-            b"retry" if value.bytes().all(|byte| byte.is_ascii_digit()) => {
-                if let Ok(delay) = value.parse() {
+            b"event" => self.block.name = Some(self.decode(value)?.into_owned()),
+            b"id" if !value.contains(&b'\0') => {
+                self.block.id = Some(self.decode(value)?.into_owned());
+            }
+            b"retry" if value.iter().all(u8::is_ascii_digit) => {
+                if let Ok(delay) = self.decode(value)?.parse() {
                     self.block.retry = Some(delay);
                     self.retry = Some(delay);
                 }
@@ -180,7 +184,24 @@ impl SseDecoder {
             // Comments have an empty field name; unknown fields are skipped alike.
             _ => {}
         }
-        Ok(())
+        // The newline that joins data, and what replaced invalid bytes, have made the block grow.
+        self.check_size(0)
+    }
+
+    /// What replaces invalid bytes may be three times as long, so its size is known before it is
+    /// made.
+    fn decode<'v>(&self, value: &'v [u8]) -> Result<Cow<'v, str>, SseError> {
+        if let Ok(text) = str::from_utf8(value) {
+            return Ok(Cow::Borrowed(text));
+        }
+        let size = |part: Utf8Chunk<'_>| {
+            let replaced = if part.invalid().is_empty() { 0 } else { 3 };
+            part.valid().len() + replaced
+        };
+        if value.utf8_chunks().map(size).sum::<usize>() > self.limits.event_bytes {
+            return Err(self.too_large());
+        }
+        Ok(String::from_utf8_lossy(value))
     }
 
     fn end_block(&mut self, out: &mut impl FnMut(SseEvent)) {
@@ -491,6 +512,29 @@ mod tests {
         assert_eq!(outcome, Err(SseError::TooLarge { limit: 12 }));
         let (_, outcome, ..) = decode_every_way(limits, b"data:\xFF\xFF\xFF\xFF\xFF\n\n");
         assert_eq!(outcome, Err(SseError::TooLarge { limit: 12 }));
+    }
+
+    #[test]
+    fn names_and_ids_count() {
+        let limits = SseLimits { event_bytes: 16 };
+        for (stream, outcome) in [
+            ("event:12345\nid:1234567\n\n", Ok(())),
+            (
+                "event:12345\nid:123456789\n\n",
+                Err(SseError::TooLarge { limit: 16 }),
+            ),
+            ("event:12345\nevent:12345\n\n", Ok(())),
+            ("id:12345678\n\nid:12345678\n\n", Ok(())),
+            (
+                "id:12345678\ndata:1234\n\n",
+                Err(SseError::TooLarge { limit: 16 }),
+            ),
+        ] {
+            let (_, seen, ..) = decode_every_way(limits, stream.as_bytes());
+            assert_eq!(seen, outcome, "{stream:?}");
+        }
+        let (_, outcome, ..) = decode_every_way(limits, b"id:\xFF\xFF\xFF\xFF\xFF\xFF\n");
+        assert_eq!(outcome, Err(SseError::TooLarge { limit: 16 }));
     }
 
     #[test]
