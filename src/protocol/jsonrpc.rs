@@ -5,6 +5,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -130,15 +132,16 @@ pub fn decode(text: &[u8]) -> Result<Vec<Message>, ProtocolError> {
     let malformed = |error: serde_json::Error| ProtocolError::NotJsonRpc(without_content(&error));
     if text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
         let (envelopes, has_more) =
-            bounded::list::<Envelope<'_>>(text, MAX_BATCH).map_err(malformed)?;
+            bounded::list::<Object<'_>>(text, MAX_BATCH).map_err(malformed)?;
         if has_more {
             return Err(ProtocolError::NotJsonRpc(format!(
                 "more than {MAX_BATCH} messages at once"
             )));
         }
-        envelopes.into_iter().map(Message::try_from).collect()
+        let envelopes = envelopes.into_iter().map(|Object(envelope)| envelope);
+        envelopes.map(Message::try_from).collect()
     } else {
-        let envelope: Envelope<'_> = serde_json::from_slice(text).map_err(malformed)?;
+        let Object(envelope) = serde_json::from_slice(text).map_err(malformed)?;
         Ok(vec![Message::try_from(envelope)?])
     }
 }
@@ -170,6 +173,30 @@ impl fmt::Debug for Message {
                 .field(&outcome.is_ok())
                 .finish(),
         }
+    }
+}
+
+/// An envelope that is a JSON object: a derived reader also takes the members, in order, from an
+/// array.
+struct Object<'a>(Envelope<'a>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Object<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = Envelope<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Envelope::deserialize(MapAccessDeserializer::new(map))
+            }
+        }
+
+        deserializer.deserialize_map(Members).map(Self)
     }
 }
 
@@ -332,6 +359,7 @@ mod tests {
             "3",
             r#"{"id":1}"#,
             r#"{"id":1,"method":3}"#,
+            r#"[["secret","method"]]"#,
             r#"{"id":1,"result":{},"error":{"code":1,"message":""}}"#,
         ] {
             let error = decode(text.as_bytes()).unwrap_err().to_string();
