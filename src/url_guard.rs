@@ -401,16 +401,19 @@ mod tests {
         ] {
             assert_eq!(reason(url), Some(BlockReason::Address), "{url:?}");
         }
-        // Whether these are mapped to digits or refused by the parser depends on the Unicode
+        // Whether these are mapped to ASCII or refused by the parser depends on the Unicode
         // tables that the `url` crate was built with.
         for url in [
             "http://０.0.0.0/",
             "http://１０.0.0.1/",
             "http://10。0。0。1/",
             "http://①⓪.0.0.1/",
+            "http://Aé.example/",
         ] {
             assert!(GuardedUrl::parse(url).is_err(), "{url}");
         }
+        // A mark of direction, which no host may have: those tables decide, without a panic.
+        let _ = GuardedUrl::parse("http://xn--3ug/");
     }
 
     #[test]
