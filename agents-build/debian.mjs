@@ -43,7 +43,7 @@ function requireRecentPackage() {
 }
 
 // Never at the price of a package that somebody has chosen: these conflict with Debian's rustup, for one.
-const apt = (names) =>
+export const apt = (names) =>
   run("apt-get", ["install", "--yes", "--no-install-recommends", "--no-remove", ...names], {
     env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
     quiet: true,

@@ -1,6 +1,7 @@
 // `npm test`: everything, one step after the other. A step that fails does not stop the others, except those
 // that need its result. `npm test -- NAME…` runs some steps only.
 import { build, everyWorker } from "../agents-build/build.mjs";
+import { smoke } from "../agents-build/fuzz.mjs";
 import { Problem, environment, main, report, run, say } from "../agents-build/process.mjs";
 import { setup } from "../agents-build/setup.mjs";
 import { native, task } from "../agents-build/task.mjs";
@@ -47,6 +48,10 @@ const STEPS = [
         "fix what rustdoc says",
         environment({ RUSTDOCFLAGS: "-D warnings" }),
       ),
+  },
+  {
+    name: "fuzz smoke",
+    run: smoke,
   },
   {
     name: "build",

@@ -1,0 +1,20 @@
+//! Paths and class names: on one line the prefix, on the next the path.
+
+use workers_agents::routing::{AgentPath, kebab_case};
+
+pub fn check(input: &[u8]) {
+    let Some([prefix, path]) = crate::lines(input) else {
+        return;
+    };
+    let parts = |path| str::split(path, '/').filter(|part: &&str| !part.is_empty());
+    let (before, parts): (Vec<&str>, Vec<&str>) = (parts(prefix).collect(), parts(path).collect());
+    let expected = match parts.strip_prefix(&before[..]) {
+        Some([class, name, ..]) => Some(AgentPath { class, name }),
+        _ => None,
+    };
+    assert_eq!(AgentPath::parse(path, prefix), expected);
+
+    let kebab = kebab_case(path);
+    assert!(!kebab.contains(|letter: char| letter.is_ascii_uppercase()));
+    assert!(!path.contains('_') || !kebab.contains('_'));
+}
