@@ -1,0 +1,83 @@
+// One HTTP exchange. Every call between Wasm and JavaScript costs, so what takes many of them is done here.
+
+// A body that is stated to be no longer than this is read in one piece, in bytes.
+const SHORT = 4 << 20;
+// How much of a body is read at once: what there is, up to a buffer that grows as long as it is filled.
+const FIRST_BUFFER = 4 << 10;
+const LARGEST_BUFFER = 64 << 10;
+// How many chunks of a body are read in a row before others get their turn. A body whose chunks are always there
+// already would be read in one turn of the event loop, and neither timers nor other objects would get theirs.
+const CHUNKS_PER_TURN = 32;
+
+export class Exchange {
+  #abort = new AbortController();
+  #response;
+  #reader;
+  #buffer = FIRST_BUFFER;
+  #chunks = 0;
+  #chunk;
+  #failure;
+  ended = false;
+
+  // Sends the request and resolves to status and headers, a line each for the status, every name and every value.
+  // Names and values cannot hold line breaks. A short body is there by then, too: to wait twice costs more.
+  async send(method, url, headers, body) {
+    const lines = headers.split("\n");
+    const pairs = [];
+    for (let i = 0; i + 1 < lines.length; i += 2) pairs.push([lines[i], lines[i + 1]]);
+    const init = { method, headers: pairs, body, redirect: "manual", signal: this.#abort.signal };
+    const response = await fetch(url, init);
+    this.#response = response;
+    this.ended = response.body === null;
+    if (!this.ended && this.#isShort()) {
+      try {
+        this.#chunk = new Uint8Array(await response.arrayBuffer());
+        this.ended = true;
+      } catch (error) {
+        // Of interest to whoever reads the body.
+        this.#failure = error;
+      }
+    }
+    let head = `${response.status}`;
+    for (const [name, value] of response.headers) head += `\n${name}\n${value}`;
+    return head;
+  }
+
+  // Resolves when there is a chunk to take, or the body has ended.
+  async read() {
+    if (this.#failure) {
+      this.ended = true;
+      throw this.#failure;
+    }
+    this.#reader ??= this.#response.body.getReader({ mode: "byob" });
+    this.#chunks += 1;
+    if (this.#chunks % CHUNKS_PER_TURN === 0) await new Promise((resolve) => setTimeout(resolve));
+    const { done, value } = await this.#reader.read(new Uint8Array(this.#buffer));
+    this.ended = done;
+    if (done) return;
+    if (value.byteLength === this.#buffer) this.#buffer = Math.min(4 * this.#buffer, LARGEST_BUFFER);
+    this.#chunk = value;
+  }
+
+  take() {
+    const chunk = this.#chunk;
+    this.#chunk = undefined;
+    return chunk;
+  }
+
+  // Gives up what has not ended. May come long after the object's eviction, when the platform has no use for it.
+  abandon() {
+    if (this.ended) return;
+    this.ended = true;
+    try {
+      if (this.#reader === undefined) this.#abort.abort();
+      else this.#reader.cancel().catch(() => {});
+    } catch {}
+  }
+
+  // The length that is stated is that of the encoded body.
+  #isShort() {
+    const { headers } = this.#response;
+    return Number(headers.get("content-length") ?? Infinity) <= SHORT && !headers.has("content-encoding");
+  }
+}
