@@ -13,12 +13,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::bounded::{raw_member, small_member};
+use super::bounded::{Cursor, is_key, member_text, push_string, raw_member, small_member};
 use super::clip;
 
 /// Reads one member of a JSON object's text. `None` when it is absent, `null`, or of another type.
 fn member<T: DeserializeOwned>(object: &RawValue, name: &str) -> Option<T> {
-    serde_json::from_str(raw_member(object, name)?.get())
+    serde_json::from_str(member_text(object, name)?)
         .ok()
         .flatten()
 }
@@ -197,24 +197,49 @@ impl CallToolResult {
 
     /// All text blocks, joined by line breaks.
     pub fn text(&self) -> String {
-        let texts: Vec<String> = self
-            .content()
-            .into_iter()
-            .filter(|block| block.get("type").and_then(|kind| kind.as_str()) == Some("text"))
-            .filter_map(|block| {
-                block
-                    .get("text")
-                    .and_then(|text| text.as_str())
-                    .map(str::to_owned)
-            })
-            .collect();
-        texts.join("\n")
+        let mut text = Vec::new();
+        Cursor::new(&self.json).object(|key, value| {
+            if !is_key(key, "content") {
+                value.skip();
+                return;
+            }
+            // The last one wins when a name is repeated.
+            text.clear();
+            let mut has_text = false;
+            value.list(|block| {
+                let Some(found) = text_of(block) else { return };
+                let before = text.len();
+                if has_text {
+                    text.push(b'\n');
+                }
+                if push_string(&mut text, found).is_some() {
+                    has_text = true;
+                } else {
+                    text.truncate(before);
+                }
+            });
+        });
+        String::from_utf8(text).unwrap_or_default()
     }
 
     /// The structured content. An explicit `null` is a value here (MCP 2026-07-28, tools).
     pub fn structured_content(&self) -> Option<&RawValue> {
         raw_member(&self.json, "structuredContent")
     }
+}
+
+/// The member `text` of a text block, as JSON. Passes over the block.
+fn text_of<'a>(block: &mut Cursor<'a>) -> Option<&'a str> {
+    let (mut is_text, mut text) = (false, None);
+    block.object(|key, value| {
+        let value = value.skip();
+        if is_key(key, "type") {
+            is_text = is_key(value, "text");
+        } else if is_key(key, "text") {
+            text = Some(value);
+        }
+    });
+    text.filter(|_| is_text)
 }
 
 /// What a server says about itself in either era.
@@ -378,6 +403,29 @@ mod tests {
         assert_eq!(result.text(), "a\nb");
         assert_eq!(result.content().len(), 3);
         assert_eq!(result.structured_content().unwrap().get(), "null");
+        for (content, text) in [
+            (
+                r#"[{"text":"a\n\u00e9","type":"text"},{"type":"text","text":""}]"#,
+                "a\né\n",
+            ),
+            (
+                r#"[3,null,{"type":"text","text":3},{"type":"text","text":"\ud800"},{"type":"text","text":"b"}]"#,
+                "b",
+            ),
+            (
+                r#"[{"type":"image","text":"a"},[{"type":"text","text":"b"}]]"#,
+                "",
+            ),
+            (r#"{"type":"text","text":"a"}"#, ""),
+            (
+                r#"[{"type":"text","text":"a"}],"\u0063ontent":[{"type":"text","text":"b"}]"#,
+                "b",
+            ),
+        ] {
+            let result =
+                CallToolResult::new(raw(&format!(r#"{{"isError":false,"content":{content}}}"#)));
+            assert_eq!(result.text(), text, "{content}");
+        }
         assert!(
             CallToolResult::new(raw("{}"))
                 .structured_content()
