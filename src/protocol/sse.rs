@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::mem;
 use std::str::Utf8Chunk;
 
+use memchr::memchr2;
+
 /// What a stream may make the decoder hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SseLimits {
@@ -112,12 +114,12 @@ impl SseDecoder {
                 self.after_cr = false;
                 rest = rest.strip_prefix(b"\n").unwrap_or(rest);
             }
-            let mut parts = rest.splitn(2, |byte| matches!(byte, b'\n' | b'\r'));
-            let (Some(head), Some(tail)) = (parts.next(), parts.next()) else {
+            let Some(end) = memchr2(b'\n', b'\r', rest) else {
                 break;
             };
-            self.after_cr = rest.get(head.len()) == Some(&b'\r');
-            rest = tail;
+            let (head, tail) = rest.split_at(end);
+            self.after_cr = tail.first() == Some(&b'\r');
+            rest = tail.get(1..).unwrap_or_default();
 
             self.check_size(head.len())?;
             if self.line.is_empty() {
