@@ -18,7 +18,7 @@ pub(crate) use storage::{KeyValue, prepare_server_table};
 pub(crate) fn ports(storage: &Storage) -> Ports {
     Ports {
         http: Rc::new(fetch::Fetcher),
-        clock: Rc::new(clock::Timers),
+        clock: Rc::new(clock::Timers::new()),
         spawn: Rc::new(Tasks),
         servers: Rc::new(storage::SqlServerStore::new(storage)),
     }
