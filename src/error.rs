@@ -69,6 +69,48 @@ pub enum Error {
         /// The limit that applied.
         after: Duration,
     },
+    /// The tool is not listed, because its definition is not usable.
+    #[error("tool \"{name}\" cannot be used: {reason}")]
+    UnusableTool {
+        /// The tool.
+        name: String,
+        /// What is wrong with its definition.
+        reason: String,
+    },
+    /// The tool has run, and its structured content does not fit the output schema it declares.
+    #[error("the structured content of tool \"{tool}\" does not fit its output schema: {reason}")]
+    InvalidOutput {
+        /// The tool.
+        tool: String,
+        /// Where it does not fit, and why. Holds no value.
+        reason: String,
+    },
+    /// The server required an input that this client cannot or will not give, so the call ends here
+    /// (MCP 2026-07-28, mrtr).
+    #[error("the server required {method}, which failed: {reason}")]
+    InputRefused {
+        /// What was required.
+        method: String,
+        /// Why there is no answer.
+        reason: String,
+    },
+    /// The server speaks neither Streamable HTTP nor HTTP+SSE.
+    #[error("no transport works: Streamable HTTP: {streamable_http}; HTTP+SSE: {http_sse}")]
+    NoTransport {
+        /// Why Streamable HTTP does not.
+        streamable_http: Box<Self>,
+        /// Why HTTP+SSE does not.
+        http_sse: Box<Self>,
+    },
+    /// No task of this id is known.
+    #[error("no task \"{0}\" is known")]
+    UnknownTask(String),
+    /// The task was cancelled, here or at the server.
+    #[error("the task was cancelled")]
+    TaskCancelled,
+    /// A question that is no longer open.
+    #[error("the question is no longer open")]
+    QuestionClosed,
     /// The row asks for a transport that this version does not speak.
     #[error("transport \"{0}\" is not supported")]
     UnsupportedTransport(String),
@@ -128,8 +170,44 @@ impl Error {
     pub fn http_status(&self) -> Option<u16> {
         match self {
             Self::Transport(TransportError::Status(failure)) => Some(failure.status),
+            Self::Transport(TransportError::Unusable(answer)) => Some(answer.status),
             Self::Rpc(error) => error.http_status,
+            Self::NoTransport {
+                streamable_http, ..
+            } => streamable_http.http_status(),
             _ => None,
+        }
+    }
+
+    /// A short name for the kind of failure, the same over versions: for logs, alerts and pages.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::UnknownServer(_) => "unknown-server",
+            Self::BlockedUrl(_) => "blocked-url",
+            Self::ServerIdInUse { .. } => "server-id-in-use",
+            Self::InvalidOption(_) => "invalid-option",
+            Self::InvalidRetry(_) => "invalid-retry",
+            Self::DamagedRow { .. } => "damaged-row",
+            Self::NotConnected { .. } => "not-connected",
+            Self::Closed => "closed",
+            Self::Timeout { .. } => "timeout",
+            Self::UnusableTool { .. } => "unusable-tool",
+            Self::InvalidOutput { .. } => "invalid-output",
+            Self::InputRefused { .. } => "input-refused",
+            Self::NoTransport { .. } => "no-transport",
+            Self::UnknownTask(_) => "unknown-task",
+            Self::TaskCancelled => "task-cancelled",
+            Self::Skill(_) => "skill",
+            Self::QuestionClosed => "question-closed",
+            Self::UnsupportedTransport(_) => "unsupported-transport",
+            Self::Transport(TransportError::Status(failure)) if failure.status == 401 => {
+                "unauthorized"
+            }
+            Self::Transport(_) => "transport",
+            Self::Rpc(_) => "rpc",
+            Self::Protocol(_) => "protocol",
+            Self::Storage(_) => "storage",
+            Self::Runtime(_) => "runtime",
         }
     }
 

@@ -72,9 +72,14 @@ pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
 pub use lifecycle::{Capability, Hooks, Lifecycle, LifecycleObject};
 pub use mcp::{
-    CatalogCounts, ConnectionInfo, ConnectionState, ListProblem, LoadedSkill, McpClientManager,
-    McpClientOptions, RegisterServer, ServerFilter, ServerId, ServerItem, StoredServer,
+    CallOptions, CatalogCounts, Completion, CompletionTarget, ConnectionInfo, ConnectionState,
+    ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers, KnownTask, LastError, ListKind,
+    ListProblem, LoadedSkill, LogLevel, McpClientManager, McpClientOptions, McpEvent,
+    OpenQuestions, OutputCheck, Progress, Question, RegisterServer, Root, SamplingRequest,
+    SamplingResult, ServerFilter, ServerId, ServerItem, Started, StoredServer, StreamPolicy, Task,
+    TaskStatus,
 };
+pub use protocol::Revision;
 pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};
 pub use transport::TransportKind;

@@ -116,6 +116,33 @@ pub trait ServerStore {
     fn delete(&self, id: &str) -> Result<bool, StoreError>;
 }
 
+/// A task that a server works on, as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRow {
+    /// The server.
+    pub server_id: String,
+    /// The task's id there. Both together are the primary key.
+    pub task_id: String,
+    /// The tool that was called.
+    pub tool: String,
+    /// When.
+    pub started_at: Timestamp,
+    /// When the server may have forgotten it.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The table of tasks. Every call is one statement and takes effect at once.
+pub trait TaskStore {
+    /// Every row, oldest first.
+    fn list(&self) -> Result<Vec<TaskRow>, StoreError>;
+    /// Inserts the row, or replaces the one with the same key.
+    fn put(&self, row: &TaskRow) -> Result<(), StoreError>;
+    /// Deletes one row, if it is there.
+    fn delete(&self, server_id: &str, task_id: &str) -> Result<(), StoreError>;
+    /// Deletes every row of a server.
+    fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError>;
+}
+
 /// Everything the core needs, bundled.
 #[derive(Clone)]
 pub struct Ports {
@@ -127,6 +154,8 @@ pub struct Ports {
     pub spawn: Rc<dyn Spawn>,
     /// The table of servers.
     pub servers: Rc<dyn ServerStore>,
+    /// The table of tasks.
+    pub tasks: Rc<dyn TaskStore>,
 }
 
 impl std::fmt::Debug for HttpResponse {

@@ -72,25 +72,30 @@ impl Problem {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
-        let (status, kind) = match &error {
-            Error::UnknownServer(_) => (404, "unknown-server"),
-            Error::BlockedUrl(_) => (422, "blocked-url"),
-            Error::ServerIdInUse { .. } => (409, "server-id-in-use"),
-            Error::InvalidOption(_) | Error::InvalidRetry(_) => (422, "invalid-option"),
-            Error::UnsupportedTransport(_) => (422, "unsupported-transport"),
-            Error::DamagedRow { .. } => (409, "damaged-row"),
-            Error::NotConnected { .. } => (409, "not-connected"),
-            Error::Closed => (409, "closed"),
-            Error::Timeout { .. } => (504, "timeout"),
-            Error::Transport(_) if error.is_unauthorized() => (502, "unauthorized"),
-            Error::Transport(_) => (502, "transport"),
-            Error::Rpc(_) => (502, "rpc"),
-            Error::Protocol(_) => (502, "protocol"),
-            Error::Skill(_) => (502, "skill"),
-            Error::Storage(_) => (500, "storage"),
-            Error::Runtime(_) => (500, "runtime"),
+        let status = match &error {
+            Error::UnknownServer(_) | Error::UnknownTask(_) => 404,
+            Error::BlockedUrl(_)
+            | Error::InvalidOption(_)
+            | Error::InvalidRetry(_)
+            | Error::UnsupportedTransport(_)
+            | Error::UnusableTool { .. } => 422,
+            Error::ServerIdInUse { .. }
+            | Error::DamagedRow { .. }
+            | Error::NotConnected { .. }
+            | Error::Closed
+            | Error::TaskCancelled
+            | Error::QuestionClosed => 409,
+            Error::Timeout { .. } => 504,
+            Error::Transport(_)
+            | Error::NoTransport { .. }
+            | Error::Rpc(_)
+            | Error::Protocol(_)
+            | Error::InvalidOutput { .. }
+            | Error::InputRefused { .. }
+            | Error::Skill(_) => 502,
+            Error::Storage(_) | Error::Runtime(_) => 500,
         };
-        let mut problem = Self::new(status, kind, error.describe());
+        let mut problem = Self::new(status, error.code(), error.describe());
         if let Some(status) = error.http_status() {
             problem = problem.with("httpStatus", status);
         }

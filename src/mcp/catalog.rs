@@ -10,7 +10,9 @@ use futures::future::join4;
 use serde_json::value::RawValue;
 
 use super::McpClientOptions;
-use super::client::Client;
+use super::call::CallOptions;
+use super::client::{Client, How};
+use super::tools::{DroppedTool, ToolIndex, screen};
 use super::within::within;
 use crate::ports::Clock;
 use crate::protocol::bounded::{self, raw_member};
@@ -27,11 +29,39 @@ pub(crate) struct Catalog {
     pub(crate) prompts: Rc<[Prompt]>,
     pub(crate) resources: Rc<[Resource]>,
     pub(crate) templates: Rc<[ResourceTemplate]>,
-    /// What kept a list from being loaded; the list then is what it was before.
+    /// What kept a list from being loaded; the list then is what it was before. And why tools were
+    /// left out.
     pub(crate) problems: Vec<ListProblem>,
+    /// The tools by name.
+    pub(crate) index: Rc<ToolIndex>,
 }
 
-/// A list that could not be loaded.
+/// A list of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ListKind {
+    /// `tools/list`
+    Tools,
+    /// `prompts/list`
+    Prompts,
+    /// `resources/list` and `resources/templates/list`
+    Resources,
+}
+
+impl ListKind {
+    /// Every kind.
+    pub const ALL: [Self; 3] = [Self::Tools, Self::Prompts, Self::Resources];
+
+    /// The name of the capability.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Prompts => "prompts",
+            Self::Resources => "resources",
+        }
+    }
+}
+
+/// A list that could not be loaded, or an item that was left out of it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ListProblem {
@@ -49,6 +79,7 @@ struct Kind {
     /// The member of an item that names it.
     key: &'static str,
     capability: &'static str,
+    list: ListKind,
 }
 
 const TOOLS: Kind = Kind {
@@ -56,32 +87,37 @@ const TOOLS: Kind = Kind {
     member: "tools",
     key: "name",
     capability: "tools",
+    list: ListKind::Tools,
 };
 const PROMPTS: Kind = Kind {
     method: "prompts/list",
     member: "prompts",
     key: "name",
     capability: "prompts",
+    list: ListKind::Prompts,
 };
 const RESOURCES: Kind = Kind {
     method: "resources/list",
     member: "resources",
     key: "uri",
     capability: "resources",
+    list: ListKind::Resources,
 };
 const TEMPLATES: Kind = Kind {
     method: "resources/templates/list",
     member: "resourceTemplates",
     key: "uriTemplate",
     capability: "resources",
+    list: ListKind::Resources,
 };
 
 impl Catalog {
-    /// Loads every list that the server's capabilities promise, all at once, each for at most
-    /// `limit`.
+    /// Loads the given kinds of lists, as far as the server's capabilities promise them, all at
+    /// once, each for at most the loader's limit.
     ///
     /// A list that fails keeps what `previous` had and is named in `problems`, so that a broken
-    /// prompts list does not hide the tools. A list whose capability is gone becomes empty.
+    /// prompts list does not hide the tools. A list whose capability is gone becomes empty. Kinds
+    /// that were not asked for stay as they are.
     ///
     /// # Errors
     /// The first failure, when every list failed.
@@ -89,15 +125,18 @@ impl Catalog {
         loader: &Loader<'_>,
         card: &ServerCard,
         previous: &Self,
+        kinds: &[ListKind],
     ) -> Result<Self> {
         // Boxed: four of them side by side make a large future.
         let list = |kind: Kind| {
             let items = async move {
                 let items = within(loader.clock, loader.limit, kind.method, loader.items(kind));
-                if card.offers(kind.capability) {
-                    Some(items.await)
+                if !kinds.contains(&kind.list) {
+                    Loaded::Kept
+                } else if card.offers(kind.capability) {
+                    Loaded::Done(items.await)
                 } else {
-                    None
+                    Loaded::NotOffered
                 }
             };
             items.boxed_local()
@@ -106,28 +145,48 @@ impl Catalog {
             join4(list(TOOLS), list(PROMPTS), list(RESOURCES), list(TEMPLATES)).await;
 
         let mut merge = Merge::default();
+        let were_kept = matches!(tools, Loaded::Kept);
+        let tools = merge.list(
+            TOOLS,
+            tools,
+            Tool::from_json,
+            Tool::name,
+            previous,
+            |from| &from.tools,
+        );
+        let (tools, index) = if were_kept || Rc::ptr_eq(&tools, &previous.tools) {
+            (tools, previous.index.clone())
+        } else {
+            let (tools, dropped) = screen(&tools, loader.mirrors_arguments());
+            merge.leave_out(&dropped);
+            (tools, Rc::new(ToolIndex::new(dropped)))
+        };
         let catalog = Self {
-            tools: merge.list(TOOLS, tools, Tool::from_json, Tool::name, &previous.tools),
+            tools,
+            index,
             prompts: merge.list(
                 PROMPTS,
                 prompts,
                 Prompt::from_json,
                 Prompt::name,
-                &previous.prompts,
+                previous,
+                |from| &from.prompts,
             ),
             resources: merge.list(
                 RESOURCES,
                 resources,
                 Resource::from_json,
                 Resource::uri,
-                &previous.resources,
+                previous,
+                |from| &from.resources,
             ),
             templates: merge.list(
                 TEMPLATES,
                 templates,
                 ResourceTemplate::from_json,
                 ResourceTemplate::uri_template,
-                &previous.templates,
+                previous,
+                |from| &from.templates,
             ),
             problems: merge.problems,
         };
@@ -137,6 +196,31 @@ impl Catalog {
             _ => Ok(catalog),
         }
     }
+
+    /// Whether both list the same, text by text.
+    pub(crate) fn lists_the_same(&self, other: &Self, kind: ListKind) -> bool {
+        fn same<T>(one: &[T], other: &[T], json: fn(&T) -> &RawValue) -> bool {
+            let (one, other) = (one.iter().map(json), other.iter().map(json));
+            one.map(RawValue::get).eq(other.map(RawValue::get))
+        }
+        match kind {
+            ListKind::Tools => same(&self.tools, &other.tools, Tool::json),
+            ListKind::Prompts => same(&self.prompts, &other.prompts, Prompt::json),
+            ListKind::Resources => {
+                same(&self.resources, &other.resources, Resource::json)
+                    && same(&self.templates, &other.templates, ResourceTemplate::json)
+            }
+        }
+    }
+}
+
+/// What became of one list.
+enum Loaded {
+    /// Not asked for.
+    Kept,
+    /// The server does not offer it.
+    NotOffered,
+    Done(Result<Items>),
 }
 
 /// Puts freshly loaded lists over those from before, and keeps account of what failed.
@@ -148,19 +232,25 @@ struct Merge {
 }
 
 impl Merge {
-    /// The items of a list, each name once; what is no item of the kind is left out. `None` is a
-    /// list that the server does not offer.
+    /// The items of a list, each name once; what is no item of the kind is left out.
     fn list<T: Clone>(
         &mut self,
         kind: Kind,
-        outcome: Option<Result<Items>>,
+        outcome: Loaded,
         parse: fn(Box<RawValue>) -> Option<T>,
         key: fn(&T) -> &str,
-        previous: &Rc<[T]>,
+        previous: &Catalog,
+        part: fn(&Catalog) -> &Rc<[T]>,
     ) -> Rc<[T]> {
         let list = match outcome {
-            None => return Rc::default(),
-            Some(Ok(Items { list, incomplete })) => {
+            Loaded::Kept => {
+                let problems = previous.problems.iter();
+                let own = problems.filter(|problem| problem.method == kind.method);
+                self.problems.extend(own.cloned());
+                return part(previous).clone();
+            }
+            Loaded::NotOffered => return Rc::default(),
+            Loaded::Done(Ok(Items { list, incomplete })) => {
                 let problem = incomplete.map(|error| ListProblem {
                     method: kind.method,
                     error,
@@ -169,11 +259,11 @@ impl Merge {
                 list
             }
             // Declared, and then not implemented: common, and no more than an empty list.
-            Some(Err(Error::Rpc(RpcError {
+            Loaded::Done(Err(Error::Rpc(RpcError {
                 code: RpcError::METHOD_NOT_FOUND,
                 ..
             }))) => Vec::new(),
-            Some(Err(error)) => {
+            Loaded::Done(Err(error)) => {
                 self.problems.push(ListProblem {
                     method: kind.method,
                     error: error.clone(),
@@ -183,7 +273,7 @@ impl Merge {
                 } else {
                     self.first_error.get_or_insert(error);
                 }
-                return previous.clone();
+                return part(previous).clone();
             }
         };
         self.any_loaded = true;
@@ -193,7 +283,21 @@ impl Merge {
             .filter(|item| seen.insert(key(item).to_owned()))
             .collect()
     }
+
+    fn leave_out(&mut self, dropped: &[DroppedTool]) {
+        let problems = dropped.iter().take(MAX_LEFT_OUT).map(|tool| ListProblem {
+            method: TOOLS.method,
+            error: Error::UnusableTool {
+                name: tool.name.clone(),
+                reason: tool.reason.clone(),
+            },
+        });
+        self.problems.extend(problems);
+    }
 }
+
+/// How many tools that were left out are named.
+const MAX_LEFT_OUT: usize = 20;
 
 /// What loading takes.
 pub(crate) struct Loader<'a> {
@@ -212,25 +316,33 @@ struct Items {
 }
 
 impl Loader<'_> {
+    /// Whether annotations of arguments count: they are of the modern era (2026-07-28, tools).
+    fn mirrors_arguments(&self) -> bool {
+        self.client
+            .session()
+            .is_some_and(|session| session.is_modern())
+    }
+
     /// Walks the pages of one list.
     ///
     /// The cursor is opaque, and the empty string is one (2026-07-28, pagination); only an absent
     /// or `null` cursor ends the list. A page that brings nothing new, and has items or the cursor
-    /// that was asked for, ends it too: the server is going in circles. What was loaded until a
-    /// limit is kept.
+    /// that was asked for, ends it too: the server is going in circles. What was loaded until
+    /// then, or until a limit, is kept, and the problem is reported.
     async fn items(&self, kind: Kind) -> Result<Items> {
         let (method, options) = (kind.method, self.options);
         let mut list: Vec<Box<RawValue>> = Vec::new();
         let mut seen: HashSet<u64> = HashSet::new();
         let mut bytes = 0;
         let mut cursor: Option<String> = None;
+        let how = CallOptions::default();
         for _ in 0..options.max_list_pages {
             let mut call = Call::new(method);
             if let Some(cursor) = &cursor {
                 let params = Params::default().with("cursor", cursor);
                 call.params = params.map_err(|error| Error::InvalidOption(error.to_string()))?;
             }
-            let result = self.client.request(&call).await?;
+            let result = self.client.request(&call, How::from(&how)).await?;
             bytes += result.get().len();
             if bytes > options.max_list_bytes {
                 let limit = options.max_list_bytes;
@@ -259,11 +371,14 @@ impl Loader<'_> {
                 .collect();
             let in_circles = fresh.is_empty() && (had_items || page.next_cursor == cursor);
             list.extend(fresh);
-            if page.next_cursor.is_none() || in_circles {
+            if page.next_cursor.is_none() {
                 return Ok(Items {
                     list,
                     incomplete: None,
                 });
+            }
+            if in_circles {
+                return incomplete(list, ProtocolError::CircularList { method });
             }
             cursor = page.next_cursor;
         }

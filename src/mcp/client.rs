@@ -6,108 +6,265 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::channel::oneshot;
 use futures::future::{Either, Shared, select};
-use futures::{FutureExt as _, StreamExt as _};
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::McpClientOptions;
-use super::handshake::agree;
+use super::call::CallOptions;
+use super::deadline::Life;
+use super::dial::Dial;
+use super::handlers::Handlers;
+use super::handshake::{Hint, agree};
+use super::inbox::{Inbox, Notice};
 use super::joined::Running;
-use super::session::{Identity, Session};
+use super::listening::{Listening, Wishes};
+use super::offers::Offers;
+use super::session::{Agreement, Identity, Session, Wire};
+use super::slots::Slots;
 use super::within::within;
-use crate::ports::Ports;
-use crate::protocol::bounded::{is_object, raw_member};
-use crate::protocol::request::{self, Call, Envelope};
+use super::{McpClientOptions, ServerId};
+use crate::ports::{Ports, Timestamp};
+use crate::protocol::request::Call;
 use crate::protocol::version;
-use crate::protocol::{Message, ProtocolError, RequestId, Revision, RpcError, clip};
-use crate::transport::{
-    Answer, HttpFailure, Incoming, Outgoing, SessionHeader, Transport, TransportError,
-};
+use crate::protocol::{Revision, RpcError};
+use crate::transport::{HttpFailure, Transport, TransportError, TransportKind};
 use crate::{Error, Result};
 
 /// How long telling a server about the end of a session may take.
 const END_SESSION_TIMEOUT: Duration = Duration::from_secs(5);
-/// Answers to requests of the server that may be on their way at once. What comes on top is not
-/// answered: a server that asks faster than it listens gets no say in our memory.
-const MAX_ANSWERS: usize = 8;
 
 pub(crate) struct Client {
-    pub(super) transport: Rc<dyn Transport>,
+    pub(super) server: ServerId,
+    pub(super) dial: Dial,
+    pub(super) kind: TransportKind,
+    /// The revisions to offer.
+    pub(super) revisions: Rc<[Revision]>,
     pub(super) ports: Ports,
     pub(super) identity: Rc<Identity>,
     pub(super) options: Rc<McpClientOptions>,
-    /// Told about every new agreement.
-    on_session: Box<dyn Fn(&Session)>,
+    pub(super) handlers: Rc<Handlers>,
+    pub(super) slots: Rc<Slots>,
+    pub(super) wishes: Rc<Wishes>,
+    pub(super) hooks: ClientHooks,
+    pub(super) inbox: Inbox,
+    pub(super) listening: Listening,
+    /// What was declared before the last wake; it counts until the host configures handlers.
+    seed: Offers,
     session: RefCell<Option<Rc<Session>>>,
     renewal: RefCell<Option<Running>>,
     /// Resolves when the client is ended; dropping `open` ends it.
-    ended: Shared<oneshot::Receiver<()>>,
+    pub(super) ended: Shared<oneshot::Receiver<()>>,
     open: RefCell<Option<oneshot::Sender<()>>>,
     next_id: Cell<i64>,
-    answers: Rc<Cell<usize>>,
+    in_use: Cell<usize>,
+    last_use: Cell<Timestamp>,
 }
 
-/// What to do about requests of the server that come before the response.
-pub(super) enum Replies<'a> {
-    /// Nothing: the modern era has no such requests (2026-07-28, streamable-http).
-    None,
-    /// Answer them with these headers; there is no session yet.
-    With(HeaderMap),
-    /// Answer them within the session.
-    Within(&'a Session),
+/// Whom a client tells.
+pub(crate) struct ClientHooks {
+    /// Told about every new agreement.
+    pub(crate) on_session: Box<dyn Fn(&Agreement)>,
+    /// Told about what servers say beyond responses.
+    pub(crate) on_notice: Box<dyn Fn(Notice)>,
+}
+
+/// What a client is made of.
+pub(crate) struct ClientParts {
+    pub(crate) server: ServerId,
+    pub(crate) dial: Dial,
+    pub(crate) kind: TransportKind,
+    pub(crate) revisions: Rc<[Revision]>,
+    pub(crate) ports: Ports,
+    pub(crate) identity: Rc<Identity>,
+    pub(crate) options: Rc<McpClientOptions>,
+    pub(crate) handlers: Rc<Handlers>,
+    pub(crate) slots: Rc<Slots>,
+    pub(crate) wishes: Rc<Wishes>,
+    pub(crate) seed: Offers,
+    pub(crate) hooks: ClientHooks,
+}
+
+/// The way that messages take within one agreement.
+#[derive(Clone)]
+pub(super) struct Line {
+    pub(super) transport: Rc<dyn Transport>,
+    /// The headers of every message.
+    pub(super) headers: HeaderMap,
+    pub(super) offers: Offers,
+    pub(super) is_modern: bool,
+}
+
+impl Line {
+    /// Before there is an agreement.
+    pub(super) fn bare(transport: &Rc<dyn Transport>, is_modern: bool) -> Self {
+        Self {
+            transport: transport.clone(),
+            headers: HeaderMap::new(),
+            offers: Offers::default(),
+            is_modern,
+        }
+    }
+
+    pub(super) fn of(session: &Session) -> Result<Self, TransportError> {
+        Ok(Self {
+            transport: session.transport()?.clone(),
+            headers: session.agreed.headers(),
+            offers: session.agreed.offers,
+            is_modern: session.is_modern(),
+        })
+    }
+}
+
+/// How a request is made.
+pub(crate) struct How<'a> {
+    pub(crate) options: &'a CallOptions,
+    /// Whether the answer may be a task (2026-07-28, tasks extension).
+    pub(crate) tasks: bool,
+    /// Headers that mirror arguments (2026-07-28, `x-mcp-header`).
+    pub(crate) mirrored: HeaderMap,
+}
+
+impl<'a> From<&'a CallOptions> for How<'a> {
+    fn from(options: &'a CallOptions) -> Self {
+        Self {
+            options,
+            tasks: false,
+            mirrored: HeaderMap::new(),
+        }
+    }
+}
+
+/// While it lives, the client's streams are in use.
+pub(super) struct InUse(Rc<Client>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        let client = &self.0;
+        client.in_use.set(client.in_use.get() - 1);
+        client.last_use.set(client.ports.clock.now());
+        if client.in_use.get() == 0 {
+            client.slots.look_again();
+        }
+    }
 }
 
 impl Client {
-    pub(crate) fn new(
-        transport: Rc<dyn Transport>,
-        ports: Ports,
-        identity: Rc<Identity>,
-        options: Rc<McpClientOptions>,
-        on_session: Box<dyn Fn(&Session)>,
-    ) -> Self {
-        let (open, ended) = oneshot::channel();
-        Self {
-            transport,
+    pub(crate) fn new(parts: ClientParts) -> Rc<Self> {
+        let ClientParts {
+            server,
+            dial,
+            kind,
+            revisions,
             ports,
             identity,
             options,
-            on_session,
+            handlers,
+            slots,
+            wishes,
+            seed,
+            hooks,
+        } = parts;
+        let (open, ended) = oneshot::channel();
+        Rc::new(Self {
+            server,
+            dial,
+            kind,
+            revisions,
+            last_use: Cell::new(ports.clock.now()),
+            ports,
+            identity,
+            options,
+            handlers,
+            slots,
+            wishes,
+            hooks,
+            inbox: Inbox::default(),
+            listening: Listening::default(),
+            seed,
             session: RefCell::default(),
             renewal: RefCell::default(),
             ended: ended.shared(),
             open: RefCell::new(Some(open)),
             next_id: Cell::new(first_id()),
-            answers: Rc::default(),
-        }
+            in_use: Cell::new(0),
+        })
     }
 
-    /// Takes up a stored session, which sends nothing, or agrees on a new one.
-    pub(crate) async fn open(&self, stored: Option<Session>) -> Result<()> {
+    /// Takes up a stored agreement, which sends nothing, or makes a new one.
+    pub(crate) async fn open(self: &Rc<Self>, stored: Option<Agreement>, hint: Hint) -> Result<()> {
+        let _use = self.begin_use();
         match stored {
-            Some(session) => drop(self.session.replace(Some(Rc::new(session)))),
-            None => self.adopt(agree(self).await?),
+            Some(agreed) => {
+                let session = Session::resumed(agreed, self.dial.streamable_http());
+                self.session.replace(Some(Rc::new(session)));
+            }
+            None => self.adopt(agree(self, hint).await?),
         }
         Ok(())
     }
 
-    /// The current agreement.
+    /// The current session.
     pub(crate) fn session(&self) -> Option<Rc<Session>> {
         self.session.borrow().clone()
+    }
+
+    /// What is declared to servers now.
+    pub(super) fn offers(&self) -> Offers {
+        if self.handlers.is_configured() {
+            self.handlers.offers()
+        } else {
+            self.seed
+        }
+    }
+
+    pub(super) fn begin_use(self: &Rc<Self>) -> InUse {
+        self.in_use.set(self.in_use.get() + 1);
+        InUse(self.clone())
+    }
+
+    pub(super) fn is_in_use(&self) -> bool {
+        self.in_use.get() > 0
+    }
+
+    /// How long nobody has used the client. Zero while somebody does.
+    pub(super) fn idle_for(&self) -> Duration {
+        if self.is_in_use() {
+            return Duration::ZERO;
+        }
+        let now = self.ports.clock.now();
+        Duration::from_millis(now.saturating_sub(self.last_use.get()))
+    }
+
+    pub(super) fn next_id(&self) -> i64 {
+        self.next_id.replace(self.next_id.get() + 1)
     }
 
     /// Sends a request and returns its result, an object.
     ///
     /// When the server has forgotten the session, a new one is agreed on and the request, which
-    /// was not accepted, is sent once more (2025-11-25, "Session Management"). All of it together
-    /// takes the request timeout at most, and ends when the client is ended.
-    pub(crate) async fn request(self: &Rc<Self>, call: &Call) -> Result<Box<RawValue>> {
-        let work = within(
-            &*self.ports.clock,
-            self.options.request_timeout,
+    /// was not accepted, is sent once more (2025-11-25, "Session Management"). Progress and open
+    /// questions prolong the request timeout, up to the ceiling. It all ends when the client does.
+    pub(crate) async fn request(
+        self: &Rc<Self>,
+        call: &Call,
+        how: How<'_>,
+    ) -> Result<Box<RawValue>> {
+        let _use = self.begin_use();
+        let limit = how.options.timeout.unwrap_or(self.options.request_timeout);
+        let ceiling = how
+            .options
+            .max_time
+            .unwrap_or(self.options.max_request_time);
+        let clock = &*self.ports.clock;
+        let life = Rc::new(Life::new(clock, self.inbox.questions.clone()));
+        let work = life.keep(
+            clock,
+            limit,
+            ceiling,
             call.method,
-            self.attempts(call),
+            self.attempts(call, &how, &life),
         );
         match select(std::pin::pin!(work), self.ended.clone()).await {
             Either::Left((outcome, _)) => outcome.map_err(prefer_rpc),
@@ -115,11 +272,16 @@ impl Client {
         }
     }
 
-    async fn attempts(self: &Rc<Self>, call: &Call) -> Result<Box<RawValue>> {
+    async fn attempts(
+        self: &Rc<Self>,
+        call: &Call,
+        how: &How<'_>,
+        life: &Rc<Life>,
+    ) -> Result<Box<RawValue>> {
         let session = self.session().ok_or(Error::Closed)?;
-        let error = match self.within_session(call, &session).await {
+        let error = match self.within_session(call, how, &session, life).await {
             Ok(result) => {
-                self.confirm(&session);
+                session.confirm();
                 return Ok(result);
             }
             Err(error) => error,
@@ -128,14 +290,18 @@ impl Client {
         if doubt == Doubt::None {
             return Err(error);
         }
-        self.renew(&session).await?;
+        self.renew(&session, &error).await?;
         let fresh = self.session().ok_or(Error::Closed)?;
         // Where the refusal may as well be the tool's own answer, only another era is a reason to
         // send the request again: the tool may have run.
         if doubt == Doubt::Era && fresh.is_modern() == session.is_modern() {
             return Err(error);
         }
-        self.within_session(call, &fresh).await
+        let outcome = self.within_session(call, how, &fresh, life).await;
+        if outcome.is_ok() {
+            fresh.prove();
+        }
+        outcome
     }
 
     /// Ends everything: requests under way fail with [`Error::Closed`], and a legacy server is told
@@ -145,18 +311,27 @@ impl Client {
         if let Some(renewal) = self.renewal.take() {
             renewal.abort();
         }
+        self.inbox.close();
+        self.listening.stop();
         if let Some(session) = self.session.take() {
             self.end_at_server(&session);
         }
     }
 
+    pub(super) fn is_ended(&self) -> bool {
+        self.open.borrow().is_none()
+    }
+
     /// Tells a legacy server in the background that a session is over.
     pub(super) fn end_at_server(&self, session: &Session) {
-        if session.id.is_none() {
+        if session.agreed.id.is_none() {
             return;
         }
-        let (transport, clock) = (self.transport.clone(), self.ports.clock.clone());
-        let headers = session.headers();
+        let Ok(transport) = session.transport().cloned() else {
+            return;
+        };
+        let clock = self.ports.clock.clone();
+        let headers = session.agreed.headers();
         // A server that cannot be told forgets the session by itself; nobody waits for it.
         self.ports.spawn.spawn(Box::pin(async move {
             let ended = async { Ok(transport.end_session(headers).await?) };
@@ -164,133 +339,36 @@ impl Client {
         }));
     }
 
-    async fn within_session(
-        self: &Rc<Self>,
-        call: &Call,
-        session: &Session,
-    ) -> Result<Box<RawValue>> {
-        let is_modern = session.is_modern();
-        let mut headers = call.headers(Some(session.revision));
-        headers.extend(session.headers());
-        let replies = if is_modern {
-            Replies::None
-        } else {
-            Replies::Within(session)
-        };
-        let envelope = is_modern.then_some(session.revision);
-        let (result, _) = self.exchange(call, envelope, headers, replies).await?;
-        require_complete(call.method, &result, is_modern)?;
-        Ok(result)
-    }
-
-    /// One message and the response to it, with what it said about a session.
-    pub(super) async fn exchange(
-        &self,
-        call: &Call,
-        envelope: Option<Revision>,
-        headers: HeaderMap,
-        replies: Replies<'_>,
-    ) -> Result<(Box<RawValue>, SessionHeader)> {
-        let id = RequestId::Number(self.next_id.replace(self.next_id.get() + 1));
-        let envelope = envelope.map(|revision| Envelope {
-            protocol_version: revision.as_str(),
-            client_info: &self.identity.info,
-            client_capabilities: &self.identity.capabilities,
-        });
-        let body = call
-            .body(&id, envelope.as_ref())
-            .map_err(|error| Error::InvalidOption(error.to_string()))?;
-        let message = Outgoing {
-            body,
-            headers,
-            id: Some(id.clone()),
-            resumable: envelope.is_none(),
-        };
-        let Answer { session, messages } = self.transport.send(&message).await?;
-        let result = self.response(&id, messages, &replies).await?;
-        Ok((result, session))
-    }
-
-    /// Reads messages until the response to `id`.
-    async fn response(
-        &self,
-        id: &RequestId,
-        mut messages: Incoming,
-        replies: &Replies<'_>,
-    ) -> Result<Box<RawValue>> {
-        while let Some(message) = messages.next().await {
-            match message? {
-                Message::Response {
-                    id: Some(found),
-                    outcome,
-                } if found == *id => return Ok(outcome?),
-                // A server that could not read the request answers without an id.
-                Message::Response {
-                    id: None,
-                    outcome: Err(error),
-                } => return Err(error.into()),
-                // Nobody else's response belongs on this stream, and ours will not come any more.
-                Message::Response { .. } => return Err(ProtocolError::WrongResponseId.into()),
-                Message::Request { id, method, .. } => match replies {
-                    Replies::None => {}
-                    Replies::With(headers) => self.answer(&id, &method, headers.clone()),
-                    Replies::Within(session) => self.answer(&id, &method, session.headers()),
-                },
-                Message::Notification { .. } => {}
+    /// Replaces a session that the server refused, or that was let go. Requests that meet the
+    /// refusal at the same time share one new agreement.
+    async fn renew(self: &Rc<Self>, refused: &Rc<Session>, error: &Error) -> Result<()> {
+        let refused = match self.session() {
+            // Somebody has replaced it already, and not by one whose stream was let go.
+            Some(current) if !Rc::ptr_eq(&current, refused) => {
+                if current.transport().is_ok() {
+                    return Ok(());
+                }
+                current
             }
-        }
-        Err(TransportError::Ended.into())
-    }
-
-    /// Answers a request of the server by a POST of its own.
-    fn answer(&self, id: &RequestId, method: &str, headers: HeaderMap) {
-        let Ok(body) = request::answer_to_server(id, method) else {
-            return;
+            _ => refused.clone(),
         };
-        if self.answers.get() >= MAX_ANSWERS {
-            return;
-        }
-        self.answers.set(self.answers.get() + 1);
-        let (transport, clock) = (self.transport.clone(), self.ports.clock.clone());
-        let (answers, limit) = (self.answers.clone(), self.options.request_timeout);
-        let ended = self.ended.clone();
-        self.ports.spawn.spawn(Box::pin(async move {
-            let message = Outgoing {
-                body,
-                headers,
-                id: None,
-                resumable: false,
-            };
-            let sent = async { Ok(transport.send(&message).await.map(drop)?) };
-            // If the answer is lost, the server's own request times out.
-            let _ = select(
-                std::pin::pin!(within(&*clock, limit, "an answer", sent)),
-                ended,
-            )
-            .await;
-            answers.set(answers.get() - 1);
-        }));
-    }
-
-    /// Replaces a session that the server refused. Requests that meet the refusal at the same time
-    /// share one new agreement.
-    async fn renew(self: &Rc<Self>, refused: &Rc<Session>) -> Result<()> {
-        if !self.is_current(refused) {
-            return Ok(());
-        }
-        let is_replacement = refused.id.is_some();
+        let is_replacement = refused.agreed.id.is_some() && refused.transport().is_ok();
+        let hint = match refused.agreed.wire {
+            Wire::HttpSse => Hint::HttpSse,
+            // A server that has lost a session is hardly of another era since.
+            Wire::StreamableHttp if !refused.is_modern() && !refuses_revision(error) => {
+                Hint::Legacy
+            }
+            Wire::StreamableHttp => Hint::Nothing,
+        };
         let running = self.renewal.borrow().as_ref().map(Running::join);
         let renewal = running.unwrap_or_else(|| {
             let this = self.clone();
             let running = Running::start(&*self.ports.spawn, async move {
-                let outcome = agree(&this).await;
+                let _use = this.begin_use();
+                let outcome = agree(&this, hint).await;
                 this.renewal.take();
-                outcome.map(|session| {
-                    this.adopt(Session {
-                        is_replacement,
-                        ..session
-                    });
-                })
+                outcome.map(|session| this.adopt(session.replacing(is_replacement)))
             });
             let renewal = running.join();
             self.renewal.replace(Some(running));
@@ -299,18 +377,23 @@ impl Client {
         renewal.await
     }
 
-    fn adopt(&self, session: Session) {
-        (self.on_session)(&session);
-        self.session.replace(Some(Rc::new(session)));
+    fn adopt(self: &Rc<Self>, session: Session) {
+        if self.is_ended() {
+            self.end_at_server(&session);
+            return;
+        }
+        (self.hooks.on_session)(&session.agreed);
+        let session = Rc::new(session);
+        self.session.replace(Some(session.clone()));
+        self.listening.forget();
+        self.wish_again(&session);
     }
 
-    /// The server has answered within the session, so it is as good as a fresh one.
-    fn confirm(&self, session: &Rc<Session>) {
-        if session.resumed && self.is_current(session) {
-            self.session.replace(Some(Rc::new(Session {
-                resumed: false,
-                ..(**session).clone()
-            })));
+    /// Lets the stream of an HTTP+SSE session go. The next request agrees on a new one.
+    pub(super) fn fall_asleep(&self, session: &Rc<Session>) {
+        if self.is_current(session) && session.agreed.wire == Wire::HttpSse {
+            let asleep = Rc::new(session.asleep());
+            self.session.replace(Some(asleep));
         }
     }
 
@@ -341,27 +424,54 @@ enum Doubt {
     Era,
 }
 
+/// Whether the server refuses the revision, which a server of another era does.
+fn refuses_revision(error: &Error) -> bool {
+    let rpc = match error {
+        Error::Rpc(rpc) => Some(rpc),
+        Error::Transport(TransportError::Status(failure)) => failure.rpc.as_ref(),
+        _ => None,
+    };
+    rpc.is_some_and(|rpc| rpc.code == RpcError::UNSUPPORTED_VERSION)
+}
+
 fn doubt(error: &Error, session: &Session) -> Doubt {
-    let (status, rpc) = match error {
-        Error::Rpc(rpc) => (200, Some(rpc)),
-        Error::Transport(TransportError::Status(failure)) => (failure.status, failure.rpc.as_ref()),
+    let failure = match error {
+        Error::Transport(TransportError::Closed) => return Doubt::Agreement,
+        Error::Transport(TransportError::Status(failure)) => Some(&**failure),
+        _ => None,
+    };
+    let (status, rpc) = match (error, failure) {
+        (Error::Rpc(rpc), _) => (200, Some(rpc)),
+        (_, Some(failure)) => (failure.status, failure.rpc.as_ref()),
         _ => return Doubt::None,
     };
-    if rpc.is_some_and(|rpc| rpc.code == RpcError::UNSUPPORTED_VERSION) {
+    if refuses_revision(error) {
+        return Doubt::Agreement;
+    }
+    // Some servers say 401 for a session that they have forgotten. A demand for authorization
+    // comes with a challenge (RFC 9110 §15.5.2); without one, a new session is worth one try.
+    let is_bare_401 = status == 401 && failure.is_some_and(|failure| failure.challenge.is_none());
+    if is_bare_401 && session.agreed.id.is_some() && !session.is_replacement() {
         return Doubt::Agreement;
     }
     if status < 300 || !version::is_evidence(status) {
         return Doubt::None;
     }
     if session.is_modern() {
-        let is_legacy = rpc.is_none() || session.resumed;
+        let is_legacy = rpc.is_none() || session.is_resumed();
         return if is_legacy { Doubt::Era } else { Doubt::None };
+    }
+    if session.agreed.wire == Wire::HttpSse {
+        // The message was not taken, so the stream it would be answered on is no longer known.
+        return Doubt::Agreement;
     }
     // Servers should say 404 (2025-11-25, "Session Management"); some say 400. A bad request gets
     // that too, so it costs one new session at most. A JSON-RPC error of code 404 says nothing.
     let is_about_params = rpc.is_some_and(|rpc| matches!(rpc.code, -32700 | -32603..=-32601));
-    let is_odd = status == 400 && !is_about_params && !session.is_replacement;
-    if session.id.is_some() && (status == 404 || is_odd || session.resumed && !is_about_params) {
+    let is_odd = status == 400 && !is_about_params && !session.is_replacement();
+    if session.agreed.id.is_some()
+        && (status == 404 || is_odd || session.is_resumed() && !is_about_params)
+    {
         Doubt::Agreement
     } else {
         Doubt::None
@@ -386,31 +496,6 @@ pub(super) fn prefer_rpc(error: Error) -> Error {
             failure => Error::Transport(TransportError::Status(Box::new(failure))),
         },
         error => error,
-    }
-}
-
-/// A result is an object, and in the modern era its `resultType` decides before it is read; absent
-/// means complete (2026-07-28, index). Legacy results may use that name for anything.
-fn require_complete(
-    method: &'static str,
-    result: &RawValue,
-    is_modern: bool,
-) -> Result<(), ProtocolError> {
-    if !is_object(result) {
-        return Err(ProtocolError::MalformedResult {
-            method,
-            reason: "not an object".into(),
-        });
-    }
-    let Some(kind) = raw_member(result, "resultType").filter(|_| is_modern) else {
-        return Ok(());
-    };
-    match serde_json::from_str::<String>(kind.get()) {
-        Ok(kind) if kind == "complete" => Ok(()),
-        kind => {
-            let kind = clip(&kind.unwrap_or_else(|_| "(no text)".to_owned()), 40);
-            Err(ProtocolError::UnexpectedResultType { method, kind })
-        }
     }
 }
 

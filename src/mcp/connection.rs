@@ -5,15 +5,22 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use super::catalog::{Catalog, Loader};
-use super::client::Client;
+use super::catalog::{Catalog, ListKind, Loader};
+use super::client::{Client, ClientHooks, ClientParts};
+use super::dial::Dial;
+use super::event::McpEvent;
+use super::handlers::Handlers;
+use super::handshake::Hint;
+use super::inbox::Notice;
 use super::joined::{Joined, Running};
-use super::server::{StoredServer, clear_sign_in, save_session};
-use super::session::{Identity, Session};
+use super::listening::Wishes;
+use super::refresh::Refresh;
+use super::server::{StoredServer, change, clear_sign_in};
+use super::session::{Agreement, Identity, Session};
+use super::slots::Slots;
 use super::state::{Event, Phase};
-use super::{ConnectionState, McpClientOptions, ServerId};
+use super::{ConnectionState, LastError, McpClientOptions, ServerId};
 use crate::ports::Ports;
-use crate::transport::{StreamableHttp, TransportKind};
 use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
 
@@ -22,19 +29,32 @@ pub(crate) struct Common {
     pub(crate) ports: Ports,
     pub(crate) identity: Rc<Identity>,
     pub(crate) options: Rc<McpClientOptions>,
+    pub(crate) handlers: Rc<Handlers>,
+    /// The places for standing streams.
+    pub(crate) slots: Rc<Slots>,
     /// Called after every change of a phase or a catalogue.
     pub(crate) changed: Box<dyn Fn()>,
+    /// Called with what servers tell.
+    pub(crate) event: Box<dyn Fn(&McpEvent)>,
 }
 
 pub(crate) struct Connection {
     server: RefCell<Rc<StoredServer>>,
     id: ServerId,
-    common: Rc<Common>,
+    pub(super) common: Rc<Common>,
     phase: RefCell<Phase>,
     client: RefCell<Option<Rc<Client>>>,
     catalog: RefCell<Rc<Catalog>>,
+    /// Whether the lists have been loaded once.
+    listed: Cell<bool>,
     /// Why the last discovery failed, if it did.
     discovery_error: RefCell<Option<Error>>,
+    /// The last failure of any kind, and how many there were in a row.
+    last_error: RefCell<Option<LastError>>,
+    failures: Cell<u32>,
+    /// What the host wants of the server, whatever becomes of sessions.
+    wishes: Rc<Wishes>,
+    pub(super) refresh: Refresh,
     /// Grows with every attempt to connect and with closing. Work whose number is no longer the
     /// current one must not touch the connection any more.
     attempt: Cell<u64>,
@@ -57,7 +77,12 @@ impl Connection {
             phase: RefCell::new(phase),
             client: RefCell::default(),
             catalog: RefCell::default(),
+            listed: Cell::new(false),
             discovery_error: RefCell::default(),
+            last_error: RefCell::default(),
+            failures: Cell::new(0),
+            wishes: Rc::default(),
+            refresh: Refresh::default(),
             attempt: Cell::new(0),
             connecting: RefCell::default(),
             discovering: RefCell::default(),
@@ -86,8 +111,55 @@ impl Connection {
         failed.or_else(|| self.discovery_error.borrow().clone())
     }
 
+    pub(crate) fn last_error(&self) -> Option<LastError> {
+        self.last_error.borrow().clone()
+    }
+
+    /// Keeps account of a failure.
+    pub(crate) fn failed(&self, error: &Error) {
+        if matches!(error, Error::Closed) {
+            return;
+        }
+        let attempts = self.failures.get().saturating_add(1);
+        self.failures.set(attempts);
+        self.last_error.replace(Some(LastError {
+            error: error.clone(),
+            at: self.common.ports.clock.now(),
+            attempts,
+        }));
+    }
+
+    /// The server does not let us in any more. The session stays: it may be good again once there is
+    /// permission.
+    pub(crate) fn lock_out(&self, error: &Error) {
+        if self.state().is_open() {
+            self.apply(self.attempt.get(), Event::Failed(error.clone()));
+        }
+    }
+
+    /// Something has worked: the next failure is the first again.
+    pub(crate) fn succeeded(&self) {
+        self.failures.set(0);
+    }
+
+    pub(crate) fn is_listening(&self) -> bool {
+        let client = self.client.borrow();
+        client
+            .as_ref()
+            .is_some_and(|client| client.listening.is_on())
+    }
+
+    pub(crate) fn wishes(&self) -> &Rc<Wishes> {
+        &self.wishes
+    }
+
     pub(crate) fn catalog(&self) -> Rc<Catalog> {
         self.catalog.borrow().clone()
+    }
+
+    /// Whether the lists have been loaded once.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listed.get()
     }
 
     pub(crate) fn session(&self) -> Option<Rc<Session>> {
@@ -114,10 +186,12 @@ impl Connection {
                         // If it cannot be stored, the server is parked once more after the next wake.
                         let _ = clear_sign_in(&*this.common.ports.servers, &this.id);
                     }
+                    this.succeeded();
                     this.apply(attempt, Event::Opened);
                     Ok(())
                 }
                 Err(error) => {
+                    this.failed(&error);
                     this.apply(attempt, Event::Failed(error.clone()));
                     Err(error)
                 }
@@ -140,24 +214,36 @@ impl Connection {
         self.apply(attempt, Event::Discover);
         let this = self.clone();
         let running = Running::start(&*self.common.ports.spawn, async move {
-            let outcome = this.load(&client, timeout).await;
+            // Sooner than the lists, so that no change falls between; but not within a session that
+            // the server may have forgotten.
+            if let Some(session) = client.session().filter(|session| !session.is_resumed()) {
+                client.listen(&session, false);
+            }
+            let outcome = this.load(&client, timeout, &ListKind::ALL).await;
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
                     this.catalog.replace(Rc::new(catalog));
+                    this.listed.set(true);
                     this.discovery_error.take();
+                    this.succeeded();
+                    if let Some(session) = client.session() {
+                        client.listen(&session, false);
+                    }
                     this.apply(attempt, Event::Discovered);
                     Ok(())
                 }
                 Err(error) => {
                     // A session from storage that has not once been answered was never a connection.
-                    let is_unconfirmed = client.session().is_some_and(|session| session.resumed);
+                    let is_unconfirmed =
+                        client.session().is_some_and(|session| session.is_resumed());
                     let event = if is_unconfirmed {
                         Event::Failed(error.clone())
                     } else {
                         Event::DiscoveryFailed
                     };
                     this.discovery_error.replace(Some(error.clone()));
+                    this.failed(&error);
                     this.apply(attempt, event);
                     Err(error)
                 }
@@ -168,7 +254,12 @@ impl Connection {
         Ok(work)
     }
 
-    async fn load(&self, client: &Rc<Client>, limit: Duration) -> Result<Catalog> {
+    pub(super) async fn load(
+        &self,
+        client: &Rc<Client>,
+        limit: Duration,
+        kinds: &[ListKind],
+    ) -> Result<Catalog> {
         let Common { ports, options, .. } = &*self.common;
         let loader = Loader {
             client,
@@ -178,13 +269,24 @@ impl Connection {
         };
         let previous = self.catalog();
         let before = client.session().ok_or(Error::Closed)?;
-        let catalog = Catalog::load(&loader, &before.card, &previous).await?;
+        if kinds.len() == ListKind::ALL.len() {
+            client.listening.loading(ports.clock.now());
+        }
+        let catalog = Catalog::load(&loader, &before.agreed.card, &previous, kinds).await?;
         let after = client.session().ok_or(Error::Closed)?;
-        if before.card.capabilities == after.card.capabilities {
+        if before.agreed.card.capabilities == after.agreed.card.capabilities {
             return Ok(catalog);
         }
         // The server has come back as another one meanwhile, and offers other lists.
-        Catalog::load(&loader, &after.card, &previous).await
+        Catalog::load(&loader, &after.agreed.card, &previous, &ListKind::ALL).await
+    }
+
+    /// Puts lists that were loaded anew in the place of the old ones. Says which differ.
+    pub(super) fn take_over(&self, catalog: Catalog) -> Vec<ListKind> {
+        let before = self.catalog.replace(Rc::new(catalog));
+        let after = self.catalog();
+        let differs = |kind: &ListKind| !after.lists_the_same(&before, *kind);
+        ListKind::ALL.into_iter().filter(differs).collect()
     }
 
     /// The client of an open connection.
@@ -215,6 +317,7 @@ impl Connection {
         for running in running.into_iter().flatten() {
             running.abort();
         }
+        self.refresh.stop();
         if let Some(client) = self.client.take() {
             client.end();
         }
@@ -235,52 +338,135 @@ impl Connection {
 
     async fn open(self: &Rc<Self>, attempt: u64) -> Result<Rc<Client>> {
         let server = self.server();
-        match server.transport() {
-            TransportKind::Auto | TransportKind::StreamableHttp => {}
-            kind => return Err(Error::UnsupportedTransport(kind.as_str().to_owned())),
-        }
         let Common {
             ports,
             identity,
             options,
+            handlers,
+            slots,
             ..
         } = &*self.common;
         // Judged again at every attempt: the row may be older than the guard.
         let url = GuardedUrl::parse(&server.url)?;
-        let headers = server.header_map()?;
-        let transport = StreamableHttp::new(
-            ports.http.clone(),
-            ports.clock.clone(),
-            url,
-            headers,
-            options.max_response_bytes,
-        );
-        let (ports, identity, options) = (ports.clone(), identity.clone(), options.clone());
-        let on_session = self.session_keeper(attempt);
-        let client = Rc::new(Client::new(
-            Rc::new(transport),
-            ports,
-            identity,
-            options,
-            on_session,
-        ));
+        let dial = Dial::new(ports.clone(), url, server.header_map()?, options);
         // Only the first attempt after a wake takes up what was stored.
-        let stored = if attempt == 1 { server.session() } else { None };
-        client.open(stored).await?;
-        Ok(client)
+        let stored = if attempt == 1 {
+            server.agreement()
+        } else {
+            None
+        };
+        // What an attempt has found out is in the row, and the copy in memory is older.
+        let row = ports.servers.get(self.id.as_str()).ok().flatten();
+        let row = row.and_then(|row| StoredServer::decode(row.ok()?).ok());
+        let hint = row.map_or(Hint::Nothing, |row| row.hint(ports.clock.now()));
+        let client = Client::new(ClientParts {
+            server: self.id.clone(),
+            dial,
+            kind: server.transport(),
+            revisions: server.revisions().into(),
+            ports: ports.clone(),
+            identity: identity.clone(),
+            options: options.clone(),
+            handlers: handlers.clone(),
+            slots: slots.clone(),
+            wishes: self.wishes.clone(),
+            seed: server.offers(),
+            hooks: ClientHooks {
+                on_session: self.session_keeper(attempt),
+                on_notice: self.notice_taker(attempt),
+            },
+        });
+        let ended = EndUnlessKept(Some(client));
+        if let Some(client) = &ended.0 {
+            client.open(stored, hint).await?;
+        }
+        ended.keep().ok_or(Error::Closed)
     }
 
     /// Stores every new agreement of an attempt, as long as the attempt is the current one.
-    fn session_keeper(self: &Rc<Self>, attempt: u64) -> Box<dyn Fn(&Session)> {
+    fn session_keeper(self: &Rc<Self>, attempt: u64) -> Box<dyn Fn(&Agreement)> {
         let this: Weak<Self> = Rc::downgrade(self);
-        Box::new(move |session| {
+        Box::new(move |agreed| {
             if let Some(this) = this.upgrade()
                 && this.attempt.get() == attempt
             {
-                // A session that cannot be stored costs a handshake after the next wake, no more.
-                let _ = save_session(&*this.common.ports.servers, &this.id, Some(session));
+                this.keep_agreement(agreed);
             }
         })
+    }
+
+    fn keep_agreement(&self, agreed: &Agreement) {
+        let Common { ports, options, .. } = &*self.common;
+        let now = ports.clock.now();
+        let lifetime = u64::try_from(options.verdict_lifetime.as_millis()).unwrap_or(u64::MAX);
+        // What a wake before this one had declared counts until a handshake has succeeded without
+        // any handler to declare.
+        let offers = self.common.handlers.offers();
+        // A session that cannot be stored costs a handshake after the next wake, no more.
+        let _ = change(&*ports.servers, &self.id, |stored| {
+            let session = stored.set_agreement(Some(agreed));
+            let verdict = stored.set_verdict(agreed, now, lifetime);
+            let offers = stored.set_offers(offers);
+            session || verdict || offers
+        });
+    }
+
+    fn notice_taker(self: &Rc<Self>, attempt: u64) -> Box<dyn Fn(Notice)> {
+        let this: Weak<Self> = Rc::downgrade(self);
+        Box::new(move |notice| {
+            if let Some(this) = this.upgrade()
+                && this.attempt.get() == attempt
+            {
+                this.noticed(notice);
+            }
+        })
+    }
+
+    fn noticed(self: &Rc<Self>, notice: Notice) {
+        let server_id = self.id.clone();
+        let event = match notice {
+            Notice::ListChanged(kind) => return self.refresh_soon(&[kind]),
+            Notice::Missed => return self.refresh_soon(&ListKind::ALL),
+            Notice::ResourceUpdated(uri) => McpEvent::ResourceUpdated { server_id, uri },
+            Notice::Log {
+                level,
+                logger,
+                data,
+            } => McpEvent::Log {
+                server_id,
+                level,
+                logger,
+                data: data.into(),
+            },
+            Notice::ElicitationCompleted(elicitation_id) => McpEvent::ElicitationCompleted {
+                server_id,
+                elicitation_id,
+            },
+            Notice::TaskChanged(task) => {
+                let id: Option<String> =
+                    crate::protocol::bounded::small_member(&task, "taskId", 4 << 10);
+                let Some(task_id) = id else { return };
+                McpEvent::TaskChanged { server_id, task_id }
+            }
+        };
+        (self.common.event)(&event);
+    }
+}
+
+/// A client that nobody has taken over is ended: it may hold streams.
+struct EndUnlessKept(Option<Rc<Client>>);
+
+impl EndUnlessKept {
+    fn keep(mut self) -> Option<Rc<Client>> {
+        self.0.take()
+    }
+}
+
+impl Drop for EndUnlessKept {
+    fn drop(&mut self) {
+        if let Some(client) = &self.0 {
+            client.end();
+        }
     }
 }
 

@@ -6,8 +6,10 @@ use serde_json::value::RawValue;
 use super::catalog::{Catalog, ListProblem};
 use super::{ConnectionState, ServerId};
 use crate::Error;
+use crate::ports::Timestamp;
 use crate::protocol::Revision;
 use crate::protocol::model::ServerCard;
+use crate::transport::TransportKind;
 
 /// What [`McpClientManager::connection`](super::McpClientManager::connection) says about a live connection.
 #[derive(Debug, Clone)]
@@ -17,6 +19,12 @@ pub struct ConnectionInfo {
     pub state: ConnectionState,
     /// Why connecting, or the last discovery, failed. Holds no secret, but text from the server.
     pub error: Option<Error>,
+    /// The last failure of any kind, kept after the server has recovered.
+    pub last_error: Option<LastError>,
+    /// The transport in use, once agreed on: `streamable-http` or `sse`.
+    pub transport: Option<TransportKind>,
+    /// Whether a stream is open on which the server can speak unasked.
+    pub listening: bool,
     /// The revision spoken, once agreed on.
     pub revision: Option<Revision>,
     /// What the server said about itself, once agreed on.
@@ -25,6 +33,18 @@ pub struct ConnectionInfo {
     pub problems: Vec<ListProblem>,
     /// How many tools, prompts, resources and resource templates are known.
     pub counts: CatalogCounts,
+}
+
+/// A failure of a server: while connecting, listing or calling.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct LastError {
+    /// What failed, and why.
+    pub error: Error,
+    /// When, in milliseconds since the Unix epoch.
+    pub at: Timestamp,
+    /// How many failures there were in a row, this one included.
+    pub attempts: u32,
 }
 
 /// Sizes of a catalogue.

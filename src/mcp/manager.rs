@@ -8,12 +8,19 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::call::CallOptions;
 use super::catalog::Catalog;
+use super::client::How;
 use super::connection::{Common, Connection};
+use super::event::McpEvent;
+use super::handlers::Handlers;
 use super::reconnect::Pending;
 use super::register::RegisterServer;
-use super::server::{StoredServer, save_session};
-use super::session::Identity;
+use super::server::{StoredServer, change};
+use super::session::{Identity, Wire};
+use super::slots::Slots;
+use super::tool_call::ToolCall;
+use super::tools::OutputCheck;
 use super::{
     CatalogCounts, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter, ServerId,
     ServerItem,
@@ -24,6 +31,7 @@ use crate::protocol::request::{Call, ClientInfo, Params};
 use crate::protocol::{
     CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
+use crate::transport::TransportKind;
 use crate::{Error, Result};
 
 /// Connects one object to MCP servers and remembers them. Cheap to clone.
@@ -42,6 +50,7 @@ pub(super) struct Inner {
     /// Servers that are coming back, and who waits for them.
     pub(super) pending: Pending,
     pub(super) state_changed: Rc<Listeners<()>>,
+    pub(super) events: Rc<Listeners<McpEvent>>,
     pub(super) restored: Cell<bool>,
 }
 
@@ -49,19 +58,22 @@ impl McpClientManager {
     /// A manager on ports of the caller's own. In a Durable Object use `McpClientManager::new`.
     pub fn on_ports(ports: Ports, name: &str, version: &str, options: McpClientOptions) -> Self {
         let state_changed = Rc::new(Listeners::default());
-        let listeners = state_changed.clone();
+        let events: Rc<Listeners<McpEvent>> = Rc::default();
+        let (listeners, event_listeners) = (state_changed.clone(), events.clone());
         let identity = Identity {
             info: ClientInfo {
                 name: name.to_owned(),
                 version: version.to_owned(),
             },
-            capabilities: serde_json::json!({}),
         };
         let common = Common {
             ports,
             identity: Rc::new(identity),
+            slots: Slots::new(options.max_streams),
             options: Rc::new(options),
+            handlers: Rc::new(Handlers::default()),
             changed: Box::new(move || listeners.call(&())),
+            event: Box::new(move |event| event_listeners.call(event)),
         };
         Self {
             inner: Rc::new(Inner {
@@ -69,6 +81,7 @@ impl McpClientManager {
                 connections: RefCell::default(),
                 pending: Pending::default(),
                 state_changed,
+                events,
                 restored: Cell::new(false),
             }),
         }
@@ -99,7 +112,10 @@ impl McpClientManager {
                 "there are too many servers: remove one first".into(),
             ));
         }
-        let stored = server.into_stored(id.clone(), previous)?;
+        let mut stored = server.into_stored(id.clone(), previous)?;
+        if self.inner.common.handlers.is_configured() {
+            stored.set_offers(self.inner.common.handlers.offers());
+        }
         self.inner.common.ports.servers.put(&stored.encode()?)?;
         match self.live(id.as_str()) {
             Some(live) if live.server().same_peer(&stored) => live.update(stored),
@@ -150,7 +166,8 @@ impl McpClientManager {
         let connection = self.live(id).ok_or_else(|| self.why_not_live(id))?;
         let id = connection.id().clone();
         self.forget(id.as_str());
-        let saved = save_session(&*self.inner.common.ports.servers, &id, None);
+        let servers = &*self.inner.common.ports.servers;
+        let saved = change(servers, &id, |stored| stored.set_agreement(None));
         self.changed();
         saved
     }
@@ -180,6 +197,7 @@ impl McpClientManager {
     /// Storage errors.
     pub async fn remove_server(&self, id: &str) -> Result<bool> {
         let deleted = self.inner.common.ports.servers.delete(id)?;
+        self.inner.common.ports.tasks.delete_of_server(id)?;
         self.forget(id);
         self.changed();
         Ok(deleted)
@@ -221,8 +239,14 @@ impl McpClientManager {
         Some(ConnectionInfo {
             state: live.state(),
             error: live.error(),
-            revision: session.as_ref().map(|session| session.revision),
-            card: session.map(|session| session.card.clone()),
+            last_error: live.last_error(),
+            transport: session.as_ref().map(|session| match session.agreed.wire {
+                Wire::StreamableHttp => TransportKind::StreamableHttp,
+                Wire::HttpSse => TransportKind::Sse,
+            }),
+            listening: live.is_listening(),
+            revision: session.as_ref().map(|session| session.agreed.revision),
+            card: session.map(|session| session.agreed.card.clone()),
             problems: catalog.problems.clone(),
             counts: CatalogCounts::from(&*catalog),
         })
@@ -233,6 +257,12 @@ impl McpClientManager {
     /// A listener that holds a clone of this manager keeps it in memory for as long as it listens.
     pub fn on_server_state_changed(&self, listener: impl Fn() + 'static) -> Subscription {
         self.inner.state_changed.add(move |()| listener())
+    }
+
+    /// Calls `listener` with what servers tell unasked: log messages, changed lists and resources,
+    /// tasks that have come further.
+    pub fn on_event(&self, listener: impl Fn(&McpEvent) + 'static) -> Subscription {
+        self.inner.events.add(listener)
     }
 
     // ---- what servers offer
@@ -264,21 +294,63 @@ impl McpClientManager {
     /// ([`is_error`](CallToolResult::is_error)); that is no error here.
     ///
     /// Waits for a connection that is just being opened. `arguments` is anything that serialises
-    /// to a JSON object; raw JSON passes through unread.
+    /// to a JSON object; raw JSON passes through unread. Dropping the future gives the call up, and
+    /// the server is told.
     ///
     /// # Errors
-    /// [`Error::UnknownServer`], [`Error::NotConnected`], [`Error::Rpc`] when the server refuses,
-    /// [`Error::Timeout`], and transport errors. After the last two the tool may have run.
+    /// [`Error::UnknownServer`], [`Error::NotConnected`], [`Error::UnusableTool`], [`Error::Rpc`]
+    /// when the server refuses, [`Error::InvalidOutput`] when the tool has run and its structured
+    /// content breaks its own schema, [`Error::InputRefused`], [`Error::Timeout`], and transport
+    /// errors. After the last two the tool may have run.
     pub async fn call_tool(
         &self,
         server_id: &str,
         name: &str,
         arguments: impl Serialize,
     ) -> Result<CallToolResult> {
-        let params = params([("name", raw(&name)?), ("arguments", raw(&arguments)?)]);
-        self.call(server_id, "tools/call", name, params)
+        self.call_tool_with(server_id, name, arguments, &CallOptions::default())
             .await
-            .map(CallToolResult::new)
+    }
+
+    /// As [`call_tool`](Self::call_tool), with limits and listeners of its own.
+    ///
+    /// # Errors
+    /// As [`call_tool`](Self::call_tool).
+    pub async fn call_tool_with(
+        &self,
+        server_id: &str,
+        name: &str,
+        arguments: impl Serialize,
+        options: &CallOptions,
+    ) -> Result<CallToolResult> {
+        let arguments = raw(&arguments)?;
+        let connection = self.open_connection(server_id).await?;
+        self.know_tools(&connection).await;
+        let call = || ToolCall {
+            name,
+            arguments: &arguments,
+            options,
+            tasks: false,
+            members: &[],
+        };
+        let outcome = connection.call_tool(call()).await;
+        connection.account(outcome)
+    }
+
+    /// What is known of how a result fits the output schema of its tool.
+    ///
+    /// # Errors
+    /// [`Error::UnknownServer`], [`Error::NotConnected`], [`Error::InvalidOutput`].
+    pub fn check_output(
+        &self,
+        server_id: &str,
+        name: &str,
+        result: &CallToolResult,
+    ) -> Result<OutputCheck> {
+        let connection = self
+            .live(server_id)
+            .ok_or_else(|| self.why_not_live(server_id))?;
+        connection.check_output(name, result)
     }
 
     /// Gets a prompt. `arguments` is anything that serialises to an object of strings.
@@ -315,6 +387,27 @@ impl McpClientManager {
         target: impl Into<Option<&str>>,
         params: Params,
     ) -> Result<Box<RawValue>> {
+        let call = Call {
+            method,
+            target: target.into().map(str::to_owned),
+            params,
+        };
+        self.request(server_id, &call).await
+    }
+
+    /// Sends one request to a server.
+    pub(super) async fn request(&self, server_id: &str, call: &Call) -> Result<Box<RawValue>> {
+        let connection = self.open_connection(server_id).await?;
+        let options = CallOptions::default();
+        let outcome = connection
+            .open_client()?
+            .request(call, How::from(&options))
+            .await;
+        connection.account(outcome)
+    }
+
+    /// The connection of a server, opened if it is just being opened.
+    pub(super) async fn open_connection(&self, server_id: &str) -> Result<Rc<Connection>> {
         let Some(connection) = self.live(server_id) else {
             return Err(self.why_not_live(server_id));
         };
@@ -322,12 +415,7 @@ impl McpClientManager {
             // Sooner than its turn after a wake, if need be.
             connection.connect().await?;
         }
-        let call = Call {
-            method,
-            target: target.into().map(str::to_owned),
-            params,
-        };
-        connection.open_client()?.request(&call).await
+        Ok(connection)
     }
 
     // ---- rows and connections
@@ -369,7 +457,7 @@ impl McpClientManager {
         Ok(connection)
     }
 
-    fn why_not_live(&self, id: &str) -> Error {
+    pub(super) fn why_not_live(&self, id: &str) -> Error {
         match self.server(id) {
             Ok(Some(stored)) => Error::NotConnected {
                 id: stored.id,
@@ -419,13 +507,13 @@ impl McpClientManager {
     }
 }
 
-fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
+pub(super) fn raw(value: &impl Serialize) -> Result<Box<RawValue>> {
     serde_json::value::to_raw_value(value)
         .map_err(|error| Error::InvalidOption(format!("not JSON: {error}")))
 }
 
 /// Members of `null` are left out: a call without arguments has no such member.
-fn params<const N: usize>(members: [(&'static str, Box<RawValue>); N]) -> Params {
+pub(super) fn params(members: impl IntoIterator<Item = (&'static str, Box<RawValue>)>) -> Params {
     members
         .into_iter()
         .filter(|(_, value)| value.get() != "null")

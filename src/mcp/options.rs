@@ -11,6 +11,23 @@ use std::time::Duration;
 pub struct McpClientOptions {
     /// How long one request may take, from sending it to its whole answer. Default 60 s.
     pub request_timeout: Duration,
+    /// How long one request may take in all: with progress, with questions to the user, with further
+    /// rounds. Default 10 min.
+    pub max_request_time: Duration,
+    /// How long a server of the HTTP+SSE transport may take to name its endpoint. Default 10 s.
+    pub endpoint_timeout: Duration,
+    /// Which servers may speak unasked, and for how long. Default: while they are in use, and for
+    /// 10 s longer.
+    pub streams: StreamPolicy,
+    /// The most streams that are open at once to hear servers unasked, over all servers of the
+    /// object. A Worker has six connections; each stream holds one. Default 2.
+    pub max_streams: usize,
+    /// How long a list is waited for to settle before it is loaded again after a server said that
+    /// it changed. Grows while a server keeps saying so. Default 300 ms.
+    pub list_changed_debounce: Duration,
+    /// For how long it is believed that a server is of the legacy era, or speaks HTTP+SSE, before it
+    /// is asked again. Default 24 h.
+    pub verdict_lifetime: Duration,
     /// How long opening a connection may take, all its requests together. Default 30 s.
     pub connect_timeout: Duration,
     /// How long loading one list of a server's catalogue may take. Default 30 s.
@@ -30,10 +47,44 @@ pub struct McpClientOptions {
     pub reconnect_concurrency: usize,
 }
 
+/// When streams are open on which servers speak unasked: that a list or a resource has changed, or
+/// to ask the user something.
+///
+/// A stream holds one of the Worker's connections and keeps the object in memory, which is billed.
+/// A server of HTTP+SSE cannot be used without one; `Never` then means: only during requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamPolicy {
+    /// Only while a call may lead to a question to the user.
+    Never,
+    /// While a server with something to say is in use, and for `linger` after. What changes later is
+    /// noticed when the server is used again.
+    WhileInUse {
+        /// How long after the last use.
+        linger: Duration,
+    },
+    /// From the first use until the object is evicted by force. The object never sleeps.
+    Always,
+}
+
+impl Default for StreamPolicy {
+    fn default() -> Self {
+        Self::WhileInUse {
+            linger: Duration::from_secs(10),
+        }
+    }
+}
+
 impl Default for McpClientOptions {
     fn default() -> Self {
         Self {
             request_timeout: Duration::from_mins(1),
+            max_request_time: Duration::from_mins(10),
+            endpoint_timeout: Duration::from_secs(10),
+            streams: StreamPolicy::default(),
+            max_streams: 2,
+            list_changed_debounce: Duration::from_millis(300),
+            verdict_lifetime: Duration::from_hours(24),
             connect_timeout: Duration::from_secs(30),
             discovery_timeout: Duration::from_secs(30),
             max_response_bytes: 10 << 20,
@@ -51,6 +102,27 @@ impl McpClientOptions {
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
+        self
+    }
+
+    /// See [`max_request_time`](Self::max_request_time).
+    #[must_use]
+    pub fn max_request_time(mut self, time: Duration) -> Self {
+        self.max_request_time = time;
+        self
+    }
+
+    /// See [`streams`](Self::streams).
+    #[must_use]
+    pub fn streams(mut self, policy: StreamPolicy) -> Self {
+        self.streams = policy;
+        self
+    }
+
+    /// See [`max_streams`](Self::max_streams).
+    #[must_use]
+    pub fn max_streams(mut self, streams: usize) -> Self {
+        self.max_streams = streams;
         self
     }
 

@@ -21,6 +21,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 /// The shortest pause between two attempts, whatever a stored policy says.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
+/// How long a call waits for the list of tools after a wake.
+const KNOW_WAIT: Duration = Duration::from_secs(5);
+
 impl McpClientManager {
     /// Brings every stored server back: connects and lists, in the background, a few at a time, each
     /// by its own retry policy. Called once, when the object starts; again it does nothing.
@@ -102,6 +105,21 @@ impl McpClientManager {
             .await
     }
 
+    /// Waits for the list of a server's tools where it is about to be loaded for the first time after
+    /// a wake: what a tool's arguments and output must look like is in there. A server that lets us
+    /// wait is called without.
+    pub(super) async fn know_tools(&self, connection: &Rc<Connection>) {
+        if connection.is_listed() || !self.inner.pending.has(connection.id()) {
+            return;
+        }
+        let limit = self.inner.common.options.discovery_timeout;
+        // Sooner than its turn after a wake, if need be.
+        if let Ok(discovery) = connection.discover(limit) {
+            let clock = &*self.inner.common.ports.clock;
+            let _ = within(clock, KNOW_WAIT, "tools/list", discovery).await;
+        }
+    }
+
     /// Waits until the connections that are coming back after a wake have settled, well or badly,
     /// at most for `timeout`. `None` waits without limit.
     pub async fn wait_for_connections(&self, timeout: Option<Duration>) {
@@ -148,6 +166,10 @@ impl Pending {
             },
         );
         number
+    }
+
+    fn has(&self, id: &ServerId) -> bool {
+        self.servers.borrow().contains_key(id)
     }
 
     fn settle(&self, id: &ServerId, number: u64) {

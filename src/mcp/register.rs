@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::ServerId;
 use super::server::{HeaderFields, StoredServer};
-use crate::protocol::clip;
 use crate::protocol::request;
+use crate::protocol::{Revision, clip};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
 use crate::url_guard::GuardedUrl;
@@ -35,6 +35,7 @@ pub struct RegisterServer {
     pub(crate) transport: TransportKind,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) retry: Option<RetryOptions>,
+    pub(crate) revisions: Vec<Revision>,
 }
 
 impl RegisterServer {
@@ -46,7 +47,16 @@ impl RegisterServer {
             transport: TransportKind::default(),
             headers: Vec::new(),
             retry: None,
+            revisions: Vec::new(),
         }
+    }
+
+    /// The protocol revisions to offer. Default: all. The newest of the legacy ones is what a
+    /// handshake offers; any of them is accepted.
+    #[must_use]
+    pub fn protocol_versions(mut self, revisions: impl IntoIterator<Item = Revision>) -> Self {
+        self.revisions = revisions.into_iter().collect();
+        self
     }
 
     /// Forgets all headers.
@@ -109,9 +119,8 @@ impl RegisterServer {
                 "header {name:?} is set by the protocol"
             )));
         }
-        if let TransportKind::Sse | TransportKind::Other(_) = &self.transport {
-            let name = clip(self.transport.as_str(), 40);
-            return Err(Error::UnsupportedTransport(name));
+        if let TransportKind::Other(name) = &self.transport {
+            return Err(Error::UnsupportedTransport(clip(name, 40)));
         }
         GuardedUrl::parse(&self.url)?;
         Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)
@@ -127,6 +136,7 @@ impl RegisterServer {
         let mut stored = previous.clone().unwrap_or_else(|| StoredServer::blank(id));
         stored.name = self.name;
         stored.url = self.url;
+        stored.set_revisions(&self.revisions);
         let transport = stored.options.transport.get_or_insert_default();
         transport.kind = Some(self.transport);
         if let Some(init) = &mut transport.request_init {
@@ -147,7 +157,8 @@ impl RegisterServer {
         // A session belongs to one server and to one user of it, whom the headers may name.
         if !previous.is_some_and(|previous| previous.same_peer(&stored)) {
             stored.auth_url = None;
-            stored.set_session(None);
+            stored.set_agreement(None);
+            stored.options.verdict = None;
         }
         Ok(stored)
     }
@@ -168,6 +179,7 @@ impl From<&StoredServer> for RegisterServer {
                 .map(|(name, value)| (name.to_string(), text(value)))
                 .collect(),
             retry: stored.stored_retry(),
+            revisions: stored.chosen_revisions(),
         }
     }
 }
@@ -187,7 +199,7 @@ impl fmt::Debug for RegisterServer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::server::tests::{row, session};
+    use crate::mcp::server::tests::{agreement, row};
     use crate::protocol::Revision;
     use serde_json::json;
 
@@ -195,7 +207,7 @@ mod tests {
     fn registering_anew_replaces_what_was_said_and_keeps_the_rest() {
         let text = r#"{"transport":{"headers":{"x-old":"1"}},"retry":{"maxAttempts":9},"later":1}"#;
         let mut previous = StoredServer::decode(row(Some(text))).unwrap();
-        previous.set_session(Some(&session(Revision::V2025_06_18, Some("abc"))));
+        previous.set_agreement(Some(&agreement(Revision::V2025_06_18, Some("abc"))));
 
         let same = RegisterServer::new("New", "https://example.com/mcp").header("x-new", "2");
         let same = same
@@ -207,13 +219,13 @@ mod tests {
         assert_eq!(same.retry(), RetryOptions::CONNECT);
         assert_eq!(same.options.rest["later"], json!(1));
 
-        assert!(same.session().is_none(), "another user's session");
+        assert!(same.agreement().is_none(), "another user's session");
         let renamed = RegisterServer::new("New", "https://example.com/mcp").header("x-old", "1");
         assert!(
             renamed
                 .into_stored(previous.id.clone(), Some(previous.clone()))
                 .unwrap()
-                .session()
+                .agreement()
                 .is_some()
         );
 
@@ -222,7 +234,7 @@ mod tests {
             moved
                 .into_stored(previous.id.clone(), Some(previous))
                 .unwrap()
-                .session()
+                .agreement()
                 .is_none()
         );
     }

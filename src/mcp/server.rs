@@ -7,14 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::ServerId;
-use super::session::Session;
-use crate::ports::{DamagedRow, ServerRow, ServerStore};
+use super::handshake::Hint;
+use super::offers::Offers;
+use super::session::{Agreement, Wire};
+use crate::ports::{DamagedRow, ServerRow, ServerStore, Timestamp};
 use crate::protocol::jsonrpc::without_content;
 use crate::protocol::{Era, Revision};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
 use crate::{Error, Result};
 
+/// Where the TypeScript package keeps the options of its protocol client, and the revisions in it.
+const CLIENT: &str = "client";
+const VERSIONS: &str = "supportedProtocolVersions";
 /// The most headers of a server.
 const MAX_HEADER_COUNT: usize = 100;
 
@@ -77,6 +82,7 @@ impl StoredServer {
     pub(crate) fn same_peer(&self, other: &Self) -> bool {
         self.url == other.url
             && self.transport() == other.transport()
+            && self.revisions() == other.revisions()
             && self
                 .header_map()
                 .is_ok_and(|headers| other.header_map().is_ok_and(|others| others == headers))
@@ -125,11 +131,61 @@ impl StoredServer {
         Ok(headers)
     }
 
+    /// The revisions to offer the server: those that the host chose, or all.
+    pub fn revisions(&self) -> Vec<Revision> {
+        let known = self.chosen_revisions();
+        // A choice of which nothing is known here comes from another version.
+        if known.is_empty() {
+            Revision::ALL.to_vec()
+        } else {
+            known
+        }
+    }
+
+    /// The revisions that the host chose, if it chose any.
+    pub(super) fn chosen_revisions(&self) -> Vec<Revision> {
+        let client = self.options.rest.get(CLIENT);
+        let chosen = client.and_then(|client| client.get(VERSIONS)?.as_array());
+        let names = chosen.into_iter().flatten().filter_map(Value::as_str);
+        names.filter_map(Revision::parse).collect()
+    }
+
+    /// Chooses the revisions to offer; none means all.
+    pub(super) fn set_revisions(&mut self, revisions: &[Revision]) {
+        let rest = &mut self.options.rest;
+        if revisions.is_empty() && !rest.contains_key(CLIENT) {
+            return;
+        }
+        let client = rest.entry(CLIENT).or_insert_with(|| Map::new().into());
+        if let Some(client) = client.as_object_mut() {
+            client.remove(VERSIONS);
+            if !revisions.is_empty() {
+                let names = revisions.iter().map(|revision| revision.as_str());
+                client.insert(VERSIONS.into(), names.collect());
+            }
+        }
+    }
+
+    /// The client capabilities that were declared to the server when it was last connected.
+    pub(crate) fn offers(&self) -> Offers {
+        let stamp = self.options.capabilities.as_ref();
+        stamp.map(Offers::read).unwrap_or_default()
+    }
+
+    /// What is believed about the server, as long as it is not too old.
+    pub(crate) fn hint(&self, now: Timestamp) -> Hint {
+        match &self.options.verdict {
+            Some(verdict) if verdict.until > now && verdict.transport == "sse" => Hint::HttpSse,
+            Some(verdict) if verdict.until > now && verdict.era == "legacy" => Hint::Legacy,
+            _ => Hint::Nothing,
+        }
+    }
+
     /// The agreement of the last connection, if it can be taken up again.
     ///
     /// A legacy session needs its id and revision; what the server said in its handshake is kept
     /// beside it, so that a wake repeats neither the handshake nor the probe.
-    pub(crate) fn session(&self) -> Option<Session> {
+    pub(crate) fn agreement(&self) -> Option<Agreement> {
         let transport = self.options.transport.as_ref()?;
         let revision = Revision::parse(transport.protocol_version.as_deref()?)?;
         let (card, id) = match revision.era() {
@@ -139,41 +195,71 @@ impl StoredServer {
             ),
             Era::Modern => (self.options.discover_result.clone()?, None),
         };
-        Some(Session {
+        Some(Agreement {
             revision,
+            wire: Wire::StreamableHttp,
             id,
             card: serde_json::from_value(card).ok()?,
-            resumed: true,
-            is_replacement: false,
+            offers: self.offers(),
         })
     }
 
     /// Stores an agreement, or forgets it. Says whether anything changed.
-    pub(crate) fn set_session(&mut self, session: Option<&Session>) -> bool {
-        let before = (
-            self.options.transport.clone(),
-            self.options.discover_result.clone(),
-            self.options.initialize_result.clone(),
-        );
+    pub(crate) fn set_agreement(&mut self, agreed: Option<&Agreement>) -> bool {
+        let before = self.options.clone();
         let transport = self.options.transport.get_or_insert_default();
-        // A legacy server without a session id keeps nothing that could be taken up again.
-        let session =
-            session.filter(|session| session.id.is_some() || session.revision.era() == Era::Modern);
-        transport.session_id = session.and_then(|session| session.id.clone());
-        transport.protocol_version = session.map(|session| session.revision.as_str().to_owned());
+        // A session of HTTP+SSE lives as long as its stream, and a legacy server without a session
+        // id keeps nothing that could be taken up again.
+        let agreed =
+            agreed.filter(|agreed| agreed.id.is_some() || agreed.revision.era() == Era::Modern);
+        transport.session_id = agreed.and_then(|agreed| agreed.id.clone());
+        transport.protocol_version = agreed.map(|agreed| agreed.revision.as_str().to_owned());
         let card = |era| {
-            session
-                .filter(|session| session.revision.era() == era)
-                .and_then(|session| serde_json::to_value(&session.card).ok())
+            agreed
+                .filter(|agreed| agreed.revision.era() == era)
+                .and_then(|agreed| serde_json::to_value(&agreed.card).ok())
         };
-        self.options.discover_result = card(Era::Modern).map(|card| with_versions(card, session));
+        self.options.discover_result = card(Era::Modern).map(|card| with_versions(card, agreed));
         self.options.initialize_result = card(Era::Legacy);
-        let after = (
-            self.options.transport.clone(),
-            self.options.discover_result.clone(),
-            self.options.initialize_result.clone(),
-        );
-        before != after
+        before != self.options
+    }
+
+    /// Stores what was declared to the server. Says whether anything changed.
+    pub(crate) fn set_offers(&mut self, offers: Offers) -> bool {
+        let stamp = offers.stamp();
+        let changed = stamp != self.options.capabilities;
+        self.options.capabilities = stamp;
+        changed
+    }
+
+    /// Stores what an agreement says about the server's era and transport, for `lifetime`
+    /// milliseconds. One that says the same is renewed in the second half of its life only, so that
+    /// not every wake writes. Says whether anything changed.
+    pub(crate) fn set_verdict(
+        &mut self,
+        agreed: &Agreement,
+        now: Timestamp,
+        lifetime: u64,
+    ) -> bool {
+        let verdict = (agreed.revision.era() == Era::Legacy).then(|| StoredVerdict {
+            era: "legacy".into(),
+            transport: match agreed.wire {
+                Wire::StreamableHttp => "streamable-http".into(),
+                Wire::HttpSse => "sse".into(),
+            },
+            until: now.saturating_add(lifetime),
+        });
+        let is_fresh = match (&self.options.verdict, &verdict) {
+            (Some(old), Some(new)) => {
+                old.transport == new.transport && old.until > now.saturating_add(lifetime / 2)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        if !is_fresh {
+            self.options.verdict = verdict;
+        }
+        !is_fresh
     }
 
     /// Reads a row.
@@ -250,11 +336,11 @@ impl StoredServer {
 }
 
 /// The stored discovery advertisement names the versions, as the server's own result does.
-fn with_versions(mut card: Value, session: Option<&Session>) -> Value {
-    if let (Some(map), Some(session)) = (card.as_object_mut(), session) {
+fn with_versions(mut card: Value, agreed: Option<&Agreement>) -> Value {
+    if let (Some(map), Some(agreed)) = (card.as_object_mut(), agreed) {
         map.insert(
             "supportedVersions".into(),
-            Value::from(vec![session.revision.as_str()]),
+            Value::from(vec![agreed.revision.as_str()]),
         );
     }
     card
@@ -274,14 +360,14 @@ pub(crate) fn clear_sign_in(store: &dyn ServerStore, id: &ServerId) -> Result<()
     }
 }
 
-/// Writes an agreement into a row, and only if it differs from what is stored.
+/// Changes a row, and writes it only if `change` says that it did.
 ///
 /// # Errors
 /// Storage errors. A row that is gone or damaged is left alone.
-pub(crate) fn save_session(
+pub(crate) fn change(
     store: &dyn ServerStore,
     id: &ServerId,
-    session: Option<&Session>,
+    change: impl FnOnce(&mut StoredServer) -> bool,
 ) -> Result<()> {
     let Some(Ok(row)) = store.get(id.as_str())? else {
         return Ok(());
@@ -289,7 +375,7 @@ pub(crate) fn save_session(
     let Ok(mut stored) = StoredServer::decode(row) else {
         return Ok(());
     };
-    if stored.set_session(session) {
+    if change(&mut stored) {
         store.set_options(id.as_str(), &stored.encode_options()?)?;
     }
     Ok(())
@@ -314,6 +400,12 @@ pub(super) struct ServerOptions {
     pub(super) discover_result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) initialize_result: Option<Value>,
+    /// The client capabilities declared last: the stamp of the TypeScript package.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) capabilities: Option<Value>,
+    /// Ours: what is known about the server's era and transport.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    pub(super) verdict: Option<StoredVerdict>,
     /// As it was written: [`RetryOptions`] would fill in defaults and drop what it does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry: Option<Value>,
@@ -325,6 +417,22 @@ impl ServerOptions {
     fn retry_options(&self) -> serde_json::Result<Option<RetryOptions>> {
         self.retry.clone().map(serde_json::from_value).transpose()
     }
+}
+
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct StoredVerdict {
+    era: String,
+    transport: String,
+    until: Timestamp,
+}
+
+/// What cannot be read counts as absent: it can be found out again.
+fn lenient<'de, T, D>(deserializer: D) -> std::result::Result<Option<T>, D::Error>
+where
+    T: serde::de::DeserializeOwned,
+    D: serde::Deserializer<'de>,
+{
+    Ok(serde_json::from_value(Value::deserialize(deserializer)?).ok())
 }
 
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -394,17 +502,17 @@ pub(super) mod tests {
         }
     }
 
-    pub(crate) fn session(revision: Revision, id: Option<&str>) -> Session {
+    pub(crate) fn agreement(revision: Revision, id: Option<&str>) -> Agreement {
         let card = ServerCard {
             instructions: Some("hi".into()),
             ..ServerCard::default()
         };
-        Session {
+        Agreement {
             revision,
+            wire: Wire::StreamableHttp,
             id: id.map(str::to_owned),
             card,
-            resumed: false,
-            is_replacement: false,
+            offers: Offers::default(),
         }
     }
 
@@ -413,7 +521,7 @@ pub(super) mod tests {
         let text = r#"{"client":{"capabilities":{"elicitation":{"form":{}}}},"transport":{"type":"sse","headers":{"x-a":"1"},"reconnectionOptions":{"maxRetries":2}},"later":[1,2.5,null],"retry":{"maxAttempts":2,"later":true},"capabilities":{"elicitation":{"url":{}}}}"#;
         let mut stored = StoredServer::decode(row(Some(text))).unwrap();
         assert_eq!(stored.transport(), TransportKind::Sse);
-        stored.set_session(Some(&session(Revision::V2025_11_25, Some("abc"))));
+        stored.set_agreement(Some(&agreement(Revision::V2025_11_25, Some("abc"))));
         let written = stored.encode().unwrap();
         let options: Value = serde_json::from_str(&written.server_options.unwrap()).unwrap();
         let before: Value = serde_json::from_str(text).unwrap();
@@ -473,7 +581,7 @@ pub(super) mod tests {
         for options in [None, Some(""), Some("{}"), Some("  {}  ")] {
             let stored = StoredServer::decode(row(options)).unwrap();
             assert_eq!(stored.transport(), TransportKind::Auto);
-            assert!(stored.session().is_none());
+            assert!(stored.agreement().is_none());
         }
     }
 
@@ -492,23 +600,22 @@ pub(super) mod tests {
     fn an_agreement_survives_storage_and_a_useless_one_is_not_kept() {
         let mut stored = StoredServer::decode(row(None)).unwrap();
         for kept in [
-            session(Revision::V2025_06_18, Some("abc")),
-            session(Revision::V2026_07_28, None),
+            agreement(Revision::V2025_06_18, Some("abc")),
+            agreement(Revision::V2026_07_28, None),
         ] {
-            assert!(stored.set_session(Some(&kept)));
-            assert!(!stored.set_session(Some(&kept)), "written twice");
+            assert!(stored.set_agreement(Some(&kept)));
+            assert!(!stored.set_agreement(Some(&kept)), "written twice");
             let again = StoredServer::decode(stored.encode().unwrap())
                 .unwrap()
-                .session()
+                .agreement()
                 .unwrap();
             assert_eq!(
                 (again.revision, &again.id, &again.card.instructions),
                 (kept.revision, &kept.id, &kept.card.instructions)
             );
-            assert!(again.resumed);
         }
-        stored.set_session(Some(&session(Revision::V2025_06_18, None)));
-        assert!(stored.session().is_none());
+        stored.set_agreement(Some(&agreement(Revision::V2025_06_18, None)));
+        assert!(stored.agreement().is_none());
         // A session id without its revision, or a modern revision without its advertisement.
         for text in [
             r#"{"transport":{"sessionId":"abc"}}"#,
@@ -517,9 +624,62 @@ pub(super) mod tests {
             assert!(
                 StoredServer::decode(row(Some(text)))
                     .unwrap()
-                    .session()
+                    .agreement()
                     .is_none()
             );
         }
+    }
+
+    #[test]
+    fn a_verdict_is_believed_until_it_is_old_and_written_once() {
+        let mut stored = StoredServer::decode(row(None)).unwrap();
+        let legacy = agreement(Revision::V2025_06_18, None);
+        assert_eq!(stored.hint(0), Hint::Nothing);
+        assert!(stored.set_verdict(&legacy, 1_000, 100));
+        assert!(!stored.set_verdict(&legacy, 1_040, 100), "written twice");
+        let mut again = StoredServer::decode(stored.encode().unwrap()).unwrap();
+        assert_eq!(again.hint(1_099), Hint::Legacy);
+        assert_eq!(again.hint(1_100), Hint::Nothing);
+        assert!(again.set_verdict(&legacy, 1_060, 100), "not renewed");
+        let sse = Agreement {
+            wire: Wire::HttpSse,
+            ..legacy
+        };
+        assert!(again.set_verdict(&sse, 1_060, 100));
+        assert_eq!(again.hint(1_061), Hint::HttpSse);
+        let modern = agreement(Revision::V2026_07_28, None);
+        assert!(again.set_verdict(&modern, 1_060, 100));
+        assert_eq!(again.hint(1_061), Hint::Nothing);
+        let odd = StoredServer::decode(row(Some(r#"{"verdict":{"era":1}}"#))).unwrap();
+        assert_eq!(odd.hint(0), Hint::Nothing);
+    }
+
+    #[test]
+    fn chosen_revisions_stand_beside_what_others_stored() {
+        let text = r#"{"client":{"listMaxPages":3,"supportedProtocolVersions":["2025-06-18","2099-01-01"]}}"#;
+        let mut stored = StoredServer::decode(row(Some(text))).unwrap();
+        assert_eq!(stored.revisions(), [Revision::V2025_06_18]);
+        stored.set_revisions(&[Revision::V2025_11_25]);
+        assert_eq!(stored.revisions(), [Revision::V2025_11_25]);
+        assert_eq!(stored.options.rest["client"]["listMaxPages"], 3);
+        stored.set_revisions(&[]);
+        assert_eq!(stored.revisions(), Revision::ALL);
+        let odd = StoredServer::decode(row(Some(r#"{"client":"odd"}"#))).unwrap();
+        assert_eq!(odd.revisions(), Revision::ALL);
+    }
+
+    #[test]
+    fn what_was_declared_survives_storage() {
+        let offers = Offers {
+            form: true,
+            url: true,
+            ..Offers::default()
+        };
+        let mut stored = StoredServer::decode(row(None)).unwrap();
+        assert!(stored.set_offers(offers) && !stored.set_offers(offers));
+        let again = StoredServer::decode(stored.encode().unwrap()).unwrap();
+        assert_eq!(again.offers(), offers);
+        assert!(stored.set_offers(Offers::default()));
+        assert!(stored.options.capabilities.is_none());
     }
 }

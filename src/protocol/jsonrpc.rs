@@ -88,8 +88,12 @@ impl RpcError {
 
     /// Internal error (JSON-RPC 2.0 §5.1); stands for a code that cannot be read.
     pub const INTERNAL: i64 = -32603;
+    /// The parameters are wrong (JSON-RPC 2.0 §5.1).
+    pub const INVALID_PARAMS: i64 = -32602;
     /// The method does not exist (JSON-RPC 2.0 §5.1).
     pub const METHOD_NOT_FOUND: i64 = -32601;
+    /// The user must visit a page before the request can be served (MCP 2025-11-25).
+    pub const URL_ELICITATION_REQUIRED: i64 = -32042;
     /// Header and body of a request disagree (MCP 2026-07-28).
     pub const HEADER_MISMATCH: i64 = -32020;
     /// The request needs a client capability that was not declared (MCP 2026-07-28).
@@ -216,7 +220,7 @@ struct Envelope<'a> {
 }
 
 /// Reads an error in whatever form it comes: its reason must not be lost because its form is odd.
-fn read_error(error: &RawValue) -> RpcError {
+pub(crate) fn read_error(error: &RawValue) -> RpcError {
     let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
     let code = raw_member(error, "code").and_then(|code| {
         let number: f64 = serde_json::from_str(code.get().trim_matches('"')).ok()?;

@@ -7,14 +7,14 @@
 //! modern `server/discover` first and judging what comes back ([`version::judge`]).
 
 pub(crate) mod bounded;
-mod frontmatter;
 pub mod form;
+mod frontmatter;
 pub mod jsonrpc;
 pub mod mirror;
 pub mod model;
 pub mod request;
-pub mod skills;
 pub mod schema;
+pub mod skills;
 pub mod sse;
 pub mod version;
 
@@ -61,6 +61,14 @@ pub enum ProtocolError {
         /// The `resultType` received, cut to a sane length.
         kind: String,
     },
+    /// The server kept requiring input.
+    #[error("{method} still required input after {rounds} rounds")]
+    TooManyRounds {
+        /// The method that was called.
+        method: &'static str,
+        /// The limit that applied.
+        rounds: u32,
+    },
     /// A list did not end.
     #[error("{method}: the list did not end within {pages} pages")]
     EndlessList {
@@ -68,6 +76,12 @@ pub enum ProtocolError {
         method: &'static str,
         /// The limit that applied.
         pages: u32,
+    },
+    /// A list goes in circles: a page brings nothing new and says that there is more.
+    #[error("{method}: the list goes in circles; what came before is kept")]
+    CircularList {
+        /// The list method.
+        method: &'static str,
     },
     /// A list, over all its pages, has more items than the configured limit.
     #[error("{method}: the list has more than {items} items")]

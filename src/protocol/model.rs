@@ -46,6 +46,12 @@ macro_rules! item {
                 &self.key
             }
 
+            /// What names the item, to keep.
+            #[allow(dead_code, reason = "not every kind of item is looked up")]
+            pub(crate) fn shared_name(&self) -> Rc<str> {
+                self.key.clone()
+            }
+
             /// The text for people, where the server gave one.
             pub fn title(&self) -> Option<String> {
                 self.get("title")
@@ -120,6 +126,19 @@ impl Tool {
             .unwrap_or_else(|| self.name().to_owned())
     }
 
+    /// Whether the tool runs as a task.
+    pub fn task_support(&self) -> TaskSupport {
+        let execution: Option<serde_json::Value> = self.get("execution");
+        let support = execution
+            .as_ref()
+            .and_then(|execution| execution.get("taskSupport"));
+        match support.and_then(serde_json::Value::as_str) {
+            Some("required") => TaskSupport::Required,
+            Some("optional") => TaskSupport::Optional,
+            _ => TaskSupport::Forbidden,
+        }
+    }
+
     /// The JSON Schema of the arguments, as the server sent it.
     pub fn input_schema(&self) -> Option<&RawValue> {
         raw_member(&self.json, "inputSchema")
@@ -129,6 +148,18 @@ impl Tool {
     pub fn output_schema(&self) -> Option<&RawValue> {
         raw_member(&self.json, "outputSchema")
     }
+}
+
+/// Whether a tool runs as a task (2025-11-25, `execution.taskSupport`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TaskSupport {
+    /// Never. What a tool that says nothing means.
+    #[default]
+    Forbidden,
+    /// If asked.
+    Optional,
+    /// Only so.
+    Required,
 }
 
 /// A result, kept as the text the server sent.
@@ -273,6 +304,21 @@ impl ServerCard {
             instructions: instructions.map(|text| clip(&text, MAX_INSTRUCTIONS)),
             server_info: small_member(result, "serverInfo", MAX_CARD_MEMBER),
         }
+    }
+
+    /// Whether tools can be called as tasks (2025-11-25, tasks).
+    pub fn runs_tools_as_tasks(&self) -> bool {
+        let tasks = self.capabilities.get("tasks");
+        let call = tasks.and_then(|tasks| tasks.get("requests")?.get("tools")?.get("call"));
+        call.is_some_and(serde_json::Value::is_object)
+    }
+
+    /// Whether the server declared that one of its lists may change.
+    pub fn list_changes(&self, capability: &str) -> bool {
+        self.capabilities
+            .get(capability)
+            .and_then(|value| value.get("listChanged"))
+            .is_some_and(|changes| changes == &serde_json::json!(true))
     }
 
     /// Whether the server declared a capability. `null` and `false` count as not declared.

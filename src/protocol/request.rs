@@ -56,7 +56,7 @@ pub struct ClientInfo {
 }
 
 /// The parameters of a request: members in order, each already JSON.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Params(Vec<(&'static str, Box<RawValue>)>);
 
 impl Params {
@@ -94,10 +94,35 @@ impl FromIterator<(&'static str, Box<RawValue>)> for Params {
 pub struct Call {
     /// The JSON-RPC method.
     pub method: &'static str,
-    /// What the method acts on: a tool's or prompt's name, a resource's URI. Goes into `mcp-name`.
+    /// What the method acts on: a tool's or prompt's name, a resource's URI, a task's id. Goes
+    /// into `mcp-name`.
     pub target: Option<String>,
     /// The parameters.
     pub params: Params,
+}
+
+/// What is added to the parameters of a request when it is sent.
+#[derive(Debug, Default)]
+pub struct Additions<'a> {
+    /// Members of a later round: `inputResponses`, `requestState`.
+    pub members: &'a [(&'static str, Box<RawValue>)],
+    /// Members of `_meta` that the host wants. The protocol's own win over them.
+    pub meta: Option<&'a serde_json::Map<String, serde_json::Value>>,
+    /// Asks for progress notifications under this token.
+    pub progress_token: Option<i64>,
+    /// Asks for log messages of this request (2026-07-28, logging).
+    pub log_level: Option<&'static str>,
+    /// What the modern era demands of every request.
+    pub envelope: Option<Envelope<'a>>,
+}
+
+impl Additions<'_> {
+    fn has_meta(&self) -> bool {
+        self.meta.is_some_and(|meta| !meta.is_empty())
+            || self.progress_token.is_some()
+            || self.log_level.is_some()
+            || self.envelope.is_some()
+    }
 }
 
 impl Call {
@@ -117,11 +142,7 @@ impl Call {
     ///
     /// # Errors
     /// When serialising fails, which takes a broken `Serialize` implementation.
-    pub fn body(
-        &self,
-        id: &RequestId,
-        envelope: Option<&Envelope<'_>>,
-    ) -> Result<String, serde_json::Error> {
+    pub fn body(&self, id: &RequestId, add: &Additions<'_>) -> Result<String, serde_json::Error> {
         #[derive(Serialize)]
         struct Body<'a> {
             jsonrpc: &'static str,
@@ -130,10 +151,10 @@ impl Call {
             #[serde(skip_serializing_if = "Option::is_none")]
             params: Option<Merged<'a>>,
         }
-        let absent = self.params.0.is_empty() && envelope.is_none();
+        let absent = self.params.0.is_empty() && add.members.is_empty() && !add.has_meta();
         let params = (!absent).then_some(Merged {
             params: &self.params,
-            envelope,
+            add,
         });
         serde_json::to_string(&Body {
             jsonrpc: "2.0",
@@ -168,53 +189,102 @@ impl Call {
 
 struct Merged<'a> {
     params: &'a Params,
-    envelope: Option<&'a Envelope<'a>>,
+    add: &'a Additions<'a>,
 }
 
 impl Serialize for Merged<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in &self.params.0 {
+        for (name, value) in self.params.0.iter().chain(self.add.members) {
             map.serialize_entry(name, value)?;
         }
-        if let Some(envelope) = self.envelope {
-            map.serialize_entry("_meta", envelope)?;
+        if self.add.has_meta() {
+            map.serialize_entry("_meta", &Meta(self.add))?;
         }
         map.end()
     }
 }
 
+struct Meta<'a>(&'a Additions<'a>);
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let add = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in add.meta.into_iter().flatten() {
+            if name != PROGRESS_TOKEN && !name.starts_with(OWN_META) {
+                map.serialize_entry(name, value)?;
+            }
+        }
+        if let Some(token) = add.progress_token {
+            map.serialize_entry(PROGRESS_TOKEN, &token)?;
+        }
+        if let Some(level) = add.log_level {
+            map.serialize_entry("io.modelcontextprotocol/logLevel", level)?;
+        }
+        if let Some(envelope) = &add.envelope {
+            map.serialize_entry(
+                "io.modelcontextprotocol/protocolVersion",
+                envelope.protocol_version,
+            )?;
+            map.serialize_entry("io.modelcontextprotocol/clientInfo", envelope.client_info)?;
+            map.serialize_entry(
+                "io.modelcontextprotocol/clientCapabilities",
+                envelope.client_capabilities,
+            )?;
+        }
+        map.end()
+    }
+}
+
+const PROGRESS_TOKEN: &str = "progressToken";
+/// What the protocol keeps for itself in `_meta`.
+const OWN_META: &str = "io.modelcontextprotocol/";
+
 /// `params._meta` of the modern era.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Envelope<'a> {
     /// Equal to the header.
-    #[serde(rename = "io.modelcontextprotocol/protocolVersion")]
     pub protocol_version: &'static str,
     /// Who we are.
-    #[serde(rename = "io.modelcontextprotocol/clientInfo")]
     pub client_info: &'a ClientInfo,
     /// What we can do; `{}` is nothing.
-    #[serde(rename = "io.modelcontextprotocol/clientCapabilities")]
-    pub client_capabilities: &'a serde_json::Value,
+    pub client_capabilities: &'a RawValue,
 }
 
-/// The text of a notification without parameters.
-pub fn notification(method: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","method":"{method}"}}"#)
+/// The text of a notification.
+///
+/// # Errors
+/// When serialising fails, which takes a broken `Serialize` implementation.
+pub fn notification(
+    method: &'static str,
+    params: Option<&impl Serialize>,
+) -> Result<String, serde_json::Error> {
+    let params = params.map(serde_json::to_string).transpose()?;
+    let params = params.map(|params| format!(r#","params":{params}"#));
+    let params = params.unwrap_or_default();
+    Ok(format!(
+        r#"{{"jsonrpc":"2.0","method":"{method}"{params}}}"#
+    ))
 }
 
-/// The answer to a request of the server: `{}` to a ping, "method not found" to anything else.
+/// The text of the answer to a request of the server: a result, or a code and a message.
 ///
 /// # Errors
 /// When serialising fails, which a string or integer id cannot cause.
-pub fn answer_to_server(id: &RequestId, method: &str) -> Result<String, serde_json::Error> {
+pub fn answer_to_server(
+    id: &RequestId,
+    outcome: Result<&RawValue, (i64, &str)>,
+) -> Result<String, serde_json::Error> {
     let id = serde_json::to_string(id)?;
-    Ok(if method == "ping" {
-        format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#)
-    } else {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"Method not found"}}}}"#
-        )
+    Ok(match outcome {
+        Ok(result) => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{}}}"#, result.get()),
+        Err((code, message)) => {
+            let message = serde_json::to_string(message)?;
+            format!(
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#
+            )
+        }
     })
 }
 
@@ -271,7 +341,8 @@ mod tests {
     fn a_legacy_request_has_no_envelope_and_no_empty_params() {
         let call = Call::new("tools/list");
         assert_eq!(
-            call.body(&RequestId::Number(3), None).unwrap(),
+            call.body(&RequestId::Number(3), &Additions::default())
+                .unwrap(),
             r#"{"jsonrpc":"2.0","id":3,"method":"tools/list"}"#
         );
         let headers = call.headers(Some(Revision::V2025_06_18));
@@ -282,12 +353,23 @@ mod tests {
 
     #[test]
     fn a_modern_request_mirrors_its_body_in_headers() {
-        let capabilities = json!({});
         let info = info();
+        let capabilities = RawValue::from_string("{}".into()).unwrap();
         let envelope = Envelope {
             protocol_version: "2026-07-28",
             client_info: &info,
             client_capabilities: &capabilities,
+        };
+        let meta = json!({"own": 1, "progressToken": 2, "io.modelcontextprotocol/clientInfo": 3});
+        let add = Additions {
+            members: &[(
+                "requestState",
+                serde_json::value::to_raw_value("s ").unwrap(),
+            )],
+            meta: meta.as_object(),
+            progress_token: Some(8),
+            log_level: Some("info"),
+            envelope: Some(envelope),
         };
         let params = Params::default()
             .with("name", &"bøk")
@@ -300,12 +382,12 @@ mod tests {
             params,
         };
         let body: serde_json::Value =
-            serde_json::from_str(&call.body(&RequestId::Number(8), Some(&envelope)).unwrap())
-                .unwrap();
+            serde_json::from_str(&call.body(&RequestId::Number(8), &add).unwrap()).unwrap();
         assert_eq!(
             body,
             json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": {
-            "name": "bøk", "arguments": {"b": 1}, "_meta": {
+            "name": "bøk", "arguments": {"b": 1}, "requestState": "s ", "_meta": {
+                "own": 1, "progressToken": 8, "io.modelcontextprotocol/logLevel": "info",
                 "io.modelcontextprotocol/protocolVersion": "2026-07-28",
                 "io.modelcontextprotocol/clientInfo": {"name": "gull", "version": "0.4.0"},
                 "io.modelcontextprotocol/clientCapabilities": {}}}})
@@ -335,14 +417,22 @@ mod tests {
     }
 
     #[test]
-    fn servers_get_an_answer_to_everything_they_ask() {
+    fn answers_repeat_the_id_as_it_was() {
         let id = RequestId::Text("srv-\"1".into());
+        let empty = RawValue::from_string("{}".into()).unwrap();
         assert_eq!(
-            answer_to_server(&id, "ping").unwrap(),
+            answer_to_server(&id, Ok(&empty)).unwrap(),
             r#"{"jsonrpc":"2.0","id":"srv-\"1","result":{}}"#
         );
-        let refused: serde_json::Value =
-            serde_json::from_str(&answer_to_server(&id, "roots/list").unwrap()).unwrap();
-        assert_eq!(refused["error"]["code"], json!(-32601));
+        let refused = answer_to_server(&id, Err((-32601, "no \"such\" method"))).unwrap();
+        let refused: serde_json::Value = serde_json::from_str(&refused).unwrap();
+        assert_eq!(
+            refused["error"],
+            json!({"code": -32601, "message": "no \"such\" method"})
+        );
+        assert_eq!(
+            notification("notifications/x", Some(&json!({"a": 1}))).unwrap(),
+            r#"{"jsonrpc":"2.0","method":"notifications/x","params":{"a":1}}"#
+        );
     }
 }

@@ -70,8 +70,9 @@ export class Exchange {
     if (this.ended) return;
     this.ended = true;
     try {
-      if (this.#reader === undefined) this.#abort.abort();
-      else this.#reader.cancel().catch(() => {});
+      // Cancelling the reader alone leaves a read that is waiting, which keeps the object in memory.
+      this.#abort.abort();
+      this.#reader?.cancel().catch(() => {});
     } catch {}
   }
 

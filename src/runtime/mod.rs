@@ -3,6 +3,7 @@
 mod clock;
 mod fetch;
 mod storage;
+mod tasks;
 
 use std::rc::Rc;
 
@@ -21,6 +22,7 @@ pub(crate) fn ports(storage: &Storage) -> Ports {
         clock: Rc::new(clock::Timers::new()),
         spawn: Rc::new(Tasks),
         servers: Rc::new(storage::SqlServerStore::new(storage)),
+        tasks: Rc::new(tasks::SqlTaskStore::new(storage)),
     }
 }
 

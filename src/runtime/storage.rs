@@ -99,13 +99,13 @@ impl ServerStore for SqlServerStore {
     }
 }
 
-fn text(value: &str) -> SqlStorageValue {
+pub(super) fn text(value: &str) -> SqlStorageValue {
     SqlStorageValue::String(value.to_owned())
 }
 
 /// Runs one statement to its end. Only `raw` reports an error of a later row as an error; the
 /// cursor's other readers throw through Wasm, which loses the instance.
-fn rows(
+pub(super) fn rows(
     sql: &SqlStorage,
     statement: &str,
     values: Vec<SqlStorageValue>,

@@ -14,9 +14,16 @@
 )]
 
 mod calling;
+mod cases_elicitation;
+mod cases_session;
+mod cases_tools;
+mod cases_transport;
 mod catalogue;
 mod connecting;
 mod registering;
+mod rounds;
 mod skills;
 mod support;
+mod tasks;
+mod unasked;
 mod waking;

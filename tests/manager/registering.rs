@@ -208,3 +208,20 @@ fn secrets_stay_out_of_what_is_printed() {
         assert!(!text.contains("s3cret"), "{text}");
     }
 }
+
+#[test]
+fn every_transport_that_is_spoken_can_be_chosen() {
+    use workers_agents::TransportKind;
+    let mut world = World::new();
+    let mcp = world.manager();
+    for (name, kind) in [
+        ("auto", TransportKind::Auto),
+        ("http", TransportKind::StreamableHttp),
+        ("sse", TransportKind::Sse),
+    ] {
+        let server = RegisterServer::new(name, URL).transport(kind.clone());
+        world.run(mcp.register_server(name, server)).unwrap();
+        let stored = mcp.server(name).unwrap().unwrap();
+        assert_eq!(stored.transport(), kind);
+    }
+}

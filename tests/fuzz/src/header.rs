@@ -4,7 +4,9 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use http::HeaderValue;
 use serde_json::Value;
-use workers_agents::protocol::request::{Call, NAME, Params, answer_to_server, encode_header};
+use workers_agents::protocol::request::{
+    Additions, Call, NAME, Params, answer_to_server, encode_header,
+};
 use workers_agents::protocol::{RequestId, Revision};
 
 pub fn check(input: &[u8]) {
@@ -25,7 +27,8 @@ pub fn check(input: &[u8]) {
         target: Some(text.to_owned()),
         params: Params::default().with("name", &text).expect("JSON"),
     };
-    let body: Value = serde_json::from_str(&call.body(&id, None).expect("a body")).expect("JSON");
+    let body: Value = serde_json::from_str(&call.body(&id, &Additions::default()).expect("a body"))
+        .expect("JSON");
     assert_eq!(
         (&body["id"], &body["params"]["name"]),
         (&text.into(), &text.into())
@@ -33,10 +36,10 @@ pub fn check(input: &[u8]) {
     let headers = call.headers(Some(Revision::NEWEST_MODERN));
     assert_eq!(headers.get(NAME), Some(&value));
 
-    let answer = answer_to_server(&id, text).expect("an answer");
+    let answer = answer_to_server(&id, Err((-32603, text))).expect("an answer");
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
     assert_eq!(answer["id"], text);
-    assert_eq!(answer.get("result").is_some(), text == "ping");
+    assert_eq!(answer["error"]["message"], text);
 }
 
 /// As a server reads it (MCP 2026-07-28, "Value Encoding").

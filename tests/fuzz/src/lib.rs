@@ -5,11 +5,15 @@
 
 mod cuts;
 mod exchange;
+mod form;
 mod gate;
 mod header;
 mod jsonrpc;
+mod mirror;
 mod path;
 mod result;
+mod schema;
+mod skill;
 pub mod sse;
 mod url;
 
@@ -19,11 +23,15 @@ pub type Target = fn(&[u8]);
 /// Every target, by the name of the folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("exchange", exchange::check),
+    ("form", form::check),
     ("gate", gate::check),
     ("header", header::check),
     ("jsonrpc", jsonrpc::check),
+    ("mirror", mirror::check),
     ("path", path::check),
     ("result", result::check),
+    ("schema", schema::check),
+    ("skill", skill::check),
     ("sse", sse::check),
     ("url", url::check),
 ];

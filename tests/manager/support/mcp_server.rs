@@ -57,6 +57,10 @@ impl LegacyServer {
         if method == "DELETE" {
             return Reply::status(200);
         }
+        // It has no stream to listen to, and is no server of HTTP+SSE.
+        if method == "GET" {
+            return Reply::status(405);
+        }
         if method == "server/discover" {
             return rpc_error(400, seen, -32000, Value::Null);
         }

@@ -1,6 +1,9 @@
 //! The ports of the tests: HTTP served from memory, a clock moved by hand, a table in memory.
 
+pub mod case_server;
 pub mod mcp_server;
+pub mod streams;
+pub mod talker;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -8,7 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures::channel::oneshot;
+use futures::channel::{mpsc, oneshot};
 use futures::executor::{LocalPool, LocalSpawner};
 use futures::future::LocalBoxFuture;
 use futures::task::LocalSpawnExt as _;
@@ -21,6 +24,7 @@ use workers_agents::{
 };
 
 use self::mcp_server::LegacyServer;
+use self::streams::Fed;
 
 pub const URL: &str = "https://pier.example/mcp";
 
@@ -28,8 +32,11 @@ pub const URL: &str = "https://pier.example/mcp";
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub method: String,
+    pub url: String,
     pub headers: HeaderMap,
     pub body: Value,
+    /// The body to the letter.
+    pub text: String,
 }
 
 impl Seen {
@@ -50,9 +57,13 @@ pub enum Reply {
     Json(u16, Value),
     /// Status, headers, body chunks.
     Raw(u16, Vec<(&'static str, String)>, Vec<Vec<u8>>),
+    /// An event stream that the test feeds.
+    Fed(Fed),
     /// Nothing, ever.
     Silence,
     Refused,
+    /// An event stream that the test writes, and can see the end of.
+    Live(mpsc::UnboundedReceiver<Vec<u8>>),
     /// Answers when the test says so.
     Later(oneshot::Receiver<()>, Box<Self>),
 }
@@ -137,11 +148,13 @@ impl Http for MemoryHttp {
         let _open = Open(network.clone());
         let seen = Seen {
             method: request.method.to_string(),
+            url: request.url.as_str().to_owned(),
             headers: request.headers.clone(),
             body: request
                 .body
                 .as_deref()
                 .map_or(Value::Null, |body| serde_json::from_str(body).unwrap()),
+            text: request.body.as_deref().unwrap_or_default().to_owned(),
         };
         network.seen.borrow_mut().push(seen.clone());
         let peer = network.peers.borrow().get(request.url.as_str()).cloned();
@@ -151,12 +164,34 @@ impl Http for MemoryHttp {
             reply = *inner;
         }
         let (status, headers, chunks) = match reply {
+            Reply::Fed(fed) => {
+                let mut headers = HeaderMap::new();
+                headers.insert(
+                    "content-type",
+                    HeaderValue::from_static("text/event-stream"),
+                );
+                return Ok(HttpResponse {
+                    status: 200,
+                    headers,
+                    body: fed.into_body(),
+                });
+            }
             Reply::Json(status, body) => (
                 status,
                 vec![("content-type", "application/json".to_owned())],
                 vec![body.to_string().into_bytes()],
             ),
             Reply::Raw(status, headers, chunks) => (status, headers, chunks),
+            Reply::Live(chunks) => {
+                let mut headers = HeaderMap::new();
+                let events = HeaderValue::from_static("text/event-stream");
+                headers.insert("content-type", events);
+                return Ok(HttpResponse {
+                    status: 200,
+                    headers,
+                    body: chunks.map(Ok).boxed_local(),
+                });
+            }
             Reply::Silence | Reply::Later(..) => futures::future::pending().await,
             Reply::Refused => return Err(HttpError("connection refused".into())),
         };
@@ -196,6 +231,14 @@ impl Clock for ManualClock {
             .borrow_mut()
             .push((self.now.get() + duration, sender));
         receiver.map(|_| ()).boxed_local()
+    }
+}
+
+impl ManualClock {
+    /// Whether nobody waits for time to pass.
+    pub fn is_quiet(&self) -> bool {
+        let sleepers = self.sleepers.borrow();
+        sleepers.iter().all(|(_, sender)| sender.is_canceled())
     }
 }
 
@@ -253,12 +296,42 @@ impl ServerStore for MemoryTable {
     }
 }
 
+#[derive(Default)]
+pub struct MemoryTasks {
+    pub rows: RefCell<Vec<TaskRow>>,
+}
+
+impl TaskStore for MemoryTasks {
+    fn list(&self) -> Result<Vec<TaskRow>, StoreError> {
+        Ok(self.rows.borrow().clone())
+    }
+
+    fn put(&self, row: &TaskRow) -> Result<(), StoreError> {
+        self.rows.borrow_mut().push(row.clone());
+        Ok(())
+    }
+
+    fn delete(&self, server_id: &str, task_id: &str) -> Result<(), StoreError> {
+        let mut rows = self.rows.borrow_mut();
+        rows.retain(|row| row.server_id != server_id || row.task_id != task_id);
+        Ok(())
+    }
+
+    fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError> {
+        self.rows
+            .borrow_mut()
+            .retain(|row| row.server_id != server_id);
+        Ok(())
+    }
+}
+
 /// One object: its memory is the manager, everything else outlives it.
 pub struct World {
     pub pool: LocalPool,
     pub network: Rc<Network>,
     pub clock: Rc<ManualClock>,
     pub table: Rc<MemoryTable>,
+    pub tasks: Rc<MemoryTasks>,
     pub options: McpClientOptions,
 }
 
@@ -269,6 +342,7 @@ impl World {
             network: Rc::default(),
             clock: Rc::default(),
             table: Rc::default(),
+            tasks: Rc::default(),
             options: McpClientOptions::default(),
         }
     }
@@ -280,6 +354,7 @@ impl World {
             clock: self.clock.clone(),
             spawn: Rc::new(PoolSpawn(self.pool.spawner())),
             servers: self.table.clone(),
+            tasks: self.tasks.clone(),
         };
         McpClientManager::on_ports(ports, "gull", "0.4.0", self.options.clone())
     }
@@ -336,6 +411,16 @@ impl World {
             let _ = sender.send(());
         }
         self.settle();
+    }
+}
+
+impl World {
+    /// Lets time pass in steps, so that what begins meanwhile also comes due.
+    pub fn pass(&mut self, duration: Duration, step: Duration) {
+        let end = self.clock.now.get() + duration;
+        while self.clock.now.get() < end {
+            self.advance(step);
+        }
     }
 }
 

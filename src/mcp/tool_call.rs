@@ -1,0 +1,123 @@
+//! Calling a tool: what is worked out before, and what is checked after.
+
+use std::rc::Rc;
+
+use serde_json::value::RawValue;
+
+use super::call::CallOptions;
+use super::catalog::ListKind;
+use super::client::How;
+use super::connection::Connection;
+use super::manager::{params, raw};
+use super::tools::{OutputCheck, ToolFacts};
+use crate::protocol::request::Call;
+use crate::protocol::{CallToolResult, RpcError};
+use crate::{Error, Result};
+
+/// One call of a tool.
+pub(super) struct ToolCall<'a> {
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a RawValue,
+    pub(super) options: &'a CallOptions,
+    /// Whether the answer may be a task.
+    pub(super) tasks: bool,
+    /// Further parameters.
+    pub(super) members: &'a [(&'static str, Box<RawValue>)],
+}
+
+impl Connection {
+    /// Calls a tool and checks its structured output.
+    pub(super) async fn call_tool(self: &Rc<Self>, call: ToolCall<'_>) -> Result<CallToolResult> {
+        let name = call.name;
+        if self.demands_task(name) {
+            return self.call_as_task(name, call.arguments, call.options).await;
+        }
+        let (result, facts) = self.send_tool_call(call).await?;
+        let result = CallToolResult::new(result);
+        if let Some(facts) = facts {
+            facts.check(name, &result)?;
+        }
+        Ok(result)
+    }
+
+    /// Sends the call. When the server finds that headers and body disagree, its list of tools says
+    /// something else than ours: it is loaded anew, and the call, which was refused, is sent once
+    /// more (2026-07-28, tools).
+    pub(super) async fn send_tool_call(
+        self: &Rc<Self>,
+        call: ToolCall<'_>,
+    ) -> Result<(Box<RawValue>, Option<Rc<ToolFacts>>)> {
+        match self.send_once(&call).await {
+            Err(Error::Rpc(RpcError {
+                code: RpcError::HEADER_MISMATCH,
+                ..
+            })) => {
+                let client = self.open_client()?;
+                let limit = self.common.options.discovery_timeout;
+                let catalog = self.load(&client, limit, &[ListKind::Tools]).await?;
+                if !self.take_over(catalog).is_empty() {
+                    (self.common.changed)();
+                }
+                self.send_once(&call).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn send_once(
+        self: &Rc<Self>,
+        call: &ToolCall<'_>,
+    ) -> Result<(Box<RawValue>, Option<Rc<ToolFacts>>)> {
+        let client = self.open_client()?;
+        let catalog = self.catalog();
+        let facts = catalog.index.facts(&catalog.tools, call.name)?;
+        let arguments = Some(call.arguments).filter(|arguments| arguments.get() != "null");
+        let mut how = How::from(call.options);
+        how.tasks = call.tasks;
+        if let Some(facts) = &facts {
+            how.mirrored = facts.mirrored(arguments)?;
+        }
+        let mut members = vec![
+            ("name", raw(&call.name)?),
+            ("arguments", call.arguments.to_owned()),
+        ];
+        members.extend(call.members.iter().cloned());
+        let request = Call {
+            method: "tools/call",
+            target: Some(call.name.to_owned()),
+            params: params(members),
+        };
+        Ok((client.request(&request, how).await?, facts))
+    }
+
+    /// How a result fits the output schema of its tool.
+    pub(super) fn check_output(&self, name: &str, result: &CallToolResult) -> Result<OutputCheck> {
+        let catalog = self.catalog();
+        match catalog.index.facts(&catalog.tools, name)? {
+            Some(facts) => facts.check(name, result),
+            None => Ok(OutputCheck::NothingToCheck),
+        }
+    }
+
+    /// Keeps account of how a request went, as far as it says something of the server.
+    pub(super) fn account<T>(&self, outcome: Result<T>) -> Result<T> {
+        match &outcome {
+            Ok(_) => self.succeeded(),
+            // It concerns the whole server, whichever request met it.
+            Err(error) if error.is_unauthorized() => {
+                self.failed(error);
+                self.lock_out(error);
+            }
+            Err(
+                error @ (Error::Timeout { .. }
+                | Error::Transport(_)
+                | Error::Protocol(_)
+                | Error::NoTransport { .. }
+                | Error::InvalidOutput { .. }
+                | Error::Rpc(_)),
+            ) => self.failed(error),
+            Err(_) => {}
+        }
+        outcome
+    }
+}
