@@ -24,7 +24,7 @@ const PLATFORM: [&str; 5] = [
 const SHELL: [&str; 8] = [
     "agent.rs",
     "entrypoint/mod.rs",
-    "entrypoint/api.rs",
+    "entrypoint/api/",
     "entrypoint/page.rs",
     "entrypoint/problem.rs",
     "mcp/capability.rs",

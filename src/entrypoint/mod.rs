@@ -7,6 +7,7 @@
 )]
 
 mod api;
+mod events;
 mod gate;
 mod page;
 mod problem;
@@ -15,10 +16,11 @@ use std::time::Duration;
 
 use worker::{Context, Env, Request, Response, Result, durable_object, event};
 
+use self::events::RecentEvents;
 use self::gate::{Access, Refusal};
 use self::problem::Problem;
 use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
-use crate::mcp::{McpClientManager, McpClientOptions};
+use crate::mcp::{McpClientManager, McpClientOptions, OpenQuestions, StreamPolicy};
 
 /// A Durable Object that manages MCP servers for whoever may use the Worker.
 #[durable_object]
@@ -26,6 +28,8 @@ use crate::mcp::{McpClientManager, McpClientOptions};
 pub struct ToolAgent {
     lifecycle: Lifecycle,
     mcp: McpClientManager,
+    questions: OpenQuestions,
+    events: RecentEvents,
 }
 
 crate::install!(ToolAgent);
@@ -35,7 +39,15 @@ impl LifecycleObject for ToolAgent {
         let options = options(lifecycle.env());
         let version = env!("WORKERS_AGENTS_BUILD");
         let mcp = McpClientManager::with_options(&lifecycle, "workers-agents", version, options);
-        Self { lifecycle, mcp }
+        let questions = OpenQuestions::new();
+        mcp.configure_elicitation_handlers(questions.handlers());
+        let events = RecentEvents::of(&mcp);
+        Self {
+            lifecycle,
+            mcp,
+            questions,
+            events,
+        }
     }
 
     fn lifecycle(&self) -> &Lifecycle {
@@ -45,7 +57,21 @@ impl LifecycleObject for ToolAgent {
 
 impl Hooks for ToolAgent {
     async fn on_request(&self, request: Request) -> Result<Response> {
-        api::answer(&self.mcp, request).await
+        let Self {
+            mcp,
+            questions,
+            events,
+            ..
+        } = self;
+        api::answer(
+            api::Api {
+                mcp,
+                questions,
+                events,
+            },
+            request,
+        )
+        .await
     }
 }
 
@@ -66,6 +92,16 @@ fn options(env: &Env) -> McpClientOptions {
     }
     if let Some(ms) = number("DISCOVERY_TIMEOUT_MS") {
         options.discovery_timeout = Duration::from_millis(ms.into());
+    }
+    if let Some(ms) = number("MAX_REQUEST_TIME_MS") {
+        options.max_request_time = Duration::from_millis(ms.into());
+    }
+    if let Some(ms) = number("STREAM_LINGER_MS") {
+        let linger = Duration::from_millis(ms.into());
+        options.streams = StreamPolicy::WhileInUse { linger };
+    }
+    if let Some(streams) = number("MAX_STREAMS") {
+        options.max_streams = usize::try_from(streams).unwrap_or(usize::MAX);
     }
     if let Some(bytes) = number("MAX_RESPONSE_BYTES") {
         options.max_response_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);

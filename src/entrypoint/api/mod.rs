@@ -1,5 +1,7 @@
 //! The JSON API of [`ToolAgent`](super::ToolAgent), below `/agents/tool-agent/<name>/`.
 
+mod more;
+
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -11,11 +13,13 @@ use serde_json::{Value, json};
 use url::Url;
 use worker::{Method, Request, Response, ResponseBuilder};
 
+use self::more::More;
+use super::events::RecentEvents;
 use super::problem::Problem;
 use crate::Error;
 use crate::mcp::{
-    ConnectionState, ListProblem, McpClientManager, RegisterServer, ServerFilter, ServerId,
-    StoredServer,
+    CallOptions, ConnectionState, LastError, ListProblem, LogLevel, McpClientManager,
+    OpenQuestions, RegisterServer, ServerFilter, ServerId, Started, StoredServer,
 };
 use crate::protocol::Revision;
 use crate::retry::RetryOptions;
@@ -33,10 +37,18 @@ const ALPHABET: &[u8; 64] = b"useandom-26T198340PX75pxJACKVERYMINDBUSHWOLF_GQZbf
 
 type Answer = Result<Response, Problem>;
 
+/// What the API is for.
+#[derive(Clone, Copy)]
+pub(super) struct Api<'a> {
+    pub(super) mcp: &'a McpClientManager,
+    pub(super) questions: &'a OpenQuestions,
+    pub(super) events: &'a RecentEvents,
+}
+
 /// Answers one request.
-pub(super) async fn answer(mcp: &McpClientManager, request: Request) -> worker::Result<Response> {
+pub(super) async fn answer(api: Api<'_>, request: Request) -> worker::Result<Response> {
     let outcome = match route(&request) {
-        Ok(route) => route.run(mcp, request).await,
+        Ok(route) => route.run(api, request).await,
         Err(problem) => Err(problem),
     };
     match outcome {
@@ -59,6 +71,7 @@ enum Route {
     CallTool,
     GetPrompt,
     ReadResource,
+    More(More),
 }
 
 fn route(request: &Request) -> Result<Route, Problem> {
@@ -92,7 +105,10 @@ fn route(request: &Request) -> Result<Route, Problem> {
         (Method::Post, ["tools", "call"]) => Route::CallTool,
         (Method::Post, ["prompts", "get"]) => Route::GetPrompt,
         (Method::Post, ["resources", "read"]) => Route::ReadResource,
-        (_, rest) => return Err(misdirected(rest)),
+        (method, rest) => match More::route(method, rest) {
+            Some(more) => Route::More(more),
+            None => return Err(misdirected(rest)),
+        },
     };
     Ok(route)
 }
@@ -107,14 +123,21 @@ fn misdirected(rest: &[&str]) -> Problem {
         | ["tools", "call"]
         | ["prompts", "get"]
         | ["resources", "read"] => "POST",
-        _ => return Problem::new(404, "not-found", "no such resource; the README lists them"),
+        rest => match More::allow(rest) {
+            Some(allow) => allow,
+            None => {
+                return Problem::new(404, "not-found", "no such resource; the README lists them");
+            }
+        },
     };
     Problem::method_not_allowed(allow)
 }
 
 impl Route {
-    async fn run(self, mcp: &McpClientManager, request: Request) -> Answer {
+    async fn run(self, api: Api<'_>, request: Request) -> Answer {
+        let mcp = api.mcp;
         match self {
+            Self::More(more) => more.run(api, request).await,
             Self::Servers => servers(mcp),
             Self::AddServer => add_server(mcp, read(request).await?).await,
             Self::Server(id) => send(200, &entry(mcp, &stored(mcp, &id)?)),
@@ -158,15 +181,8 @@ impl Route {
                 )
             }
             Self::CallTool => {
-                let Call {
-                    server_id,
-                    name,
-                    arguments,
-                } = read(request).await?;
-                send(
-                    200,
-                    &mcp.call_tool(&server_id, &name, object(arguments)?).await?,
-                )
+                let call: ToolCall = read(request).await?;
+                call_tool(mcp, call).await
             }
             Self::GetPrompt => {
                 let Call {
@@ -217,6 +233,20 @@ struct Call {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ToolCall {
+    server_id: String,
+    name: String,
+    arguments: Option<Box<RawValue>>,
+    /// Whether a task may come of it.
+    #[serde(default)]
+    task: bool,
+    timeout_ms: Option<u64>,
+    max_time_ms: Option<u64>,
+    log_level: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Read {
     server_id: String,
     uri: String,
@@ -232,12 +262,80 @@ struct Entry {
     transport: TransportKind,
     state: ConnectionState,
     error: Option<String>,
+    last_error: Option<LastFailure>,
+    /// The transport in use.
+    wire: Option<TransportKind>,
+    /// Whether a stream is open for what the server says unasked.
+    listening: bool,
     protocol_version: Option<&'static str>,
     capabilities: Option<Value>,
     instructions: Option<String>,
     server_info: Option<Value>,
     problems: Vec<String>,
     counts: crate::mcp::CatalogCounts,
+}
+
+/// The last failure of a server, which stays to be seen after the server has recovered.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct LastFailure {
+    message: String,
+    code: &'static str,
+    http_status: Option<u16>,
+    at: u64,
+    attempts: u32,
+}
+
+impl From<&LastError> for LastFailure {
+    fn from(last: &LastError) -> Self {
+        Self {
+            message: last.error.describe(),
+            code: last.error.code(),
+            http_status: last.error.http_status(),
+            at: last.at,
+            attempts: last.attempts,
+        }
+    }
+}
+
+async fn call_tool(mcp: &McpClientManager, call: ToolCall) -> Answer {
+    let ToolCall {
+        server_id,
+        name,
+        arguments,
+        task,
+        timeout_ms,
+        max_time_ms,
+        log_level,
+    } = call;
+    let arguments = object(arguments)?;
+    let mut options = CallOptions::new();
+    if let Some(ms) = timeout_ms {
+        options = options.timeout(Duration::from_millis(ms));
+    }
+    if let Some(ms) = max_time_ms {
+        options = options.max_time(Duration::from_millis(ms));
+    }
+    if let Some(level) = log_level {
+        options = options.log_level(level_of(&level)?);
+    }
+    if !task {
+        let result = mcp
+            .call_tool_with(&server_id, &name, arguments, &options)
+            .await?;
+        return send(200, &result);
+    }
+    match mcp
+        .start_tool(&server_id, &name, arguments, None, &options)
+        .await?
+    {
+        Started::Finished(result) => send(200, &result),
+        Started::Task(task) => send(202, &task),
+    }
+}
+
+fn level_of(name: &str) -> Result<LogLevel, Problem> {
+    LogLevel::parse(name).ok_or_else(|| Problem::new(422, "invalid-option", "no such log level"))
 }
 
 fn servers(mcp: &McpClientManager) -> Answer {
@@ -372,6 +470,12 @@ fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
             .as_ref()
             .and_then(|live| live.error.as_ref())
             .map(Error::describe),
+        last_error: live
+            .as_ref()
+            .and_then(|live| live.last_error.as_ref())
+            .map(LastFailure::from),
+        wire: live.as_ref().and_then(|live| live.transport.clone()),
+        listening: live.as_ref().is_some_and(|live| live.listening),
         protocol_version: live
             .as_ref()
             .and_then(|live| live.revision)
