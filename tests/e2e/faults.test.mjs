@@ -205,7 +205,7 @@ describe("a redirect", () => {
       await agent.add({ id: "moved", name: "Moved", url: remote.url, transport });
       const result = await agent.call("moved", "echo", { over: "there" });
       assert.equal(result.content[0].text, '{"over":"there"}');
-      const arrived = remote.log.filter((entry) => entry.path === "/moved/mcp");
+      const arrived = remote.log.filter((entry) => entry.path === "/moved/mcp" && entry.http !== "GET");
       assert.ok(arrived.length > 0 && arrived.every((entry) => entry.http === "POST" && entry.message));
       assert.ok(arrived.every((entry) => entry.headers["x-api-key"] === "k-123"));
     });

@@ -117,7 +117,7 @@ describe("a row with options that this version does not know", () => {
   /** The stored options without what a session adds. */
   async function optionsNow(worker) {
     const { server_options } = (await storedServers(worker, "seeded")).future;
-    const { discoverResult, initializeResult, ...rest } = JSON.parse(server_options);
+    const { discoverResult, initializeResult, capabilities, verdict, ...rest } = JSON.parse(server_options);
     const { sessionId, protocolVersion, ...transport } = rest.transport;
     return { ...rest, transport };
   }

@@ -33,6 +33,12 @@ const EVERYTHING = fileURLToPath(import.meta.resolve("@modelcontextprotocol/serv
 /** `@modelcontextprotocol/server-everything`: the 2025 era, sessions, event streams. */
 export const startEverythingServer = (options) => startScript([EVERYTHING, "streamableHttp"], options);
 
+/** The same over HTTP with SSE, the transport of 2024-11-05, at `/sse`. */
+export const startEverythingSseServer = async (options) => {
+  const server = await startScript([EVERYTHING, "sse"], options);
+  return { ...server, url: `${server.origin}/sse` };
+};
+
 /**
  * A server of the official package 2.x: the 2026-07-28 era only, no sessions.
  * It answers with JSON at `/mcp` and with event streams at `/events`.

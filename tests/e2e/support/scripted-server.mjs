@@ -122,6 +122,13 @@ class ScriptedServer {
   }
 }
 
+/** The result of `initialize`. */
+export const handshake = (protocolVersion) => ({
+  protocolVersion,
+  capabilities: { tools: {} },
+  serverInfo: { name: "scripted", version: "1.0.0" },
+});
+
 export function sendJson(response, status, body, headers = {}) {
   response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(body));
 }
