@@ -169,7 +169,9 @@ impl Error {
     /// The HTTP status that ended the exchange, when one did.
     pub fn http_status(&self) -> Option<u16> {
         match self {
-            Self::Transport(TransportError::Status(failure)) => Some(failure.status),
+            Self::Transport(
+                TransportError::Status(failure) | TransportError::NotResumed(failure),
+            ) => Some(failure.status),
             Self::Transport(TransportError::Unusable(answer)) => Some(answer.status),
             Self::Rpc(error) => error.http_status,
             Self::NoTransport {

@@ -18,6 +18,10 @@ pub enum TransportError {
     /// A status other than 2xx.
     #[error(transparent)]
     Status(Box<HttpFailure>),
+    /// The server has taken the message and begun to answer, and then refused to take the answer up
+    /// again. Whether it did the work is unknown.
+    #[error("the answer broke off and could not be taken up again: {0}")]
+    NotResumed(Box<HttpFailure>),
     /// A redirect that may not be followed.
     #[error(transparent)]
     Redirect(#[from] RedirectError),
@@ -66,7 +70,9 @@ impl TransportError {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Network(_) | Self::Ended | Self::Closed => true,
-            Self::Status(failure) => is_transient_status(failure.status),
+            Self::Status(failure) | Self::NotResumed(failure) => {
+                is_transient_status(failure.status)
+            }
             Self::NoEndpoint(reason) => *reason != NoEndpoint::OtherEvent,
             Self::Redirect(_)
             | Self::TooManyRedirects(_)

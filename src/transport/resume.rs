@@ -32,6 +32,10 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 const MIN_RETRY: Duration = Duration::from_millis(50);
 /// See [`MIN_RETRY`]; more would hardly fit into anybody's patience.
 const MAX_RETRY: Duration = Duration::from_mins(1);
+/// Pieces in a row without a message after which a listening stream is over, and after which a
+/// polling server is asked half as often at most, down to about once a second.
+const MAX_QUIET: u32 = 4;
+const MAX_HALVINGS: u32 = 4;
 /// Longest event id that is sent back, in bytes: a header must hold it.
 const MAX_EVENT_ID: usize = 4 << 10;
 
@@ -47,6 +51,8 @@ pub(super) struct Resumption {
     retry: Option<Duration>,
     /// Attempts since the stream has brought something.
     attempts: u32,
+    /// Pieces since it has brought a message.
+    quiet: u32,
 }
 
 impl Resumption {
@@ -66,10 +72,12 @@ impl Resumption {
             last_event_id: None,
             retry: None,
             attempts: 0,
+            quiet: 0,
         }
     }
 
     fn note(&mut self, event: &SseEvent) {
+        let before = self.last_event_id.clone();
         if let Some(id) = &event.id {
             // An id that no header can hold is like none: taking up the stream further back would
             // repeat what has been delivered.
@@ -77,9 +85,16 @@ impl Resumption {
                 .filter(|id| (1..=MAX_EVENT_ID).contains(&id.len()) && id.is_ascii())
                 .and_then(|id| HeaderValue::from_str(id).ok());
         }
-        if event.id.is_some() || event.data.as_ref().is_some_and(|data| !data.is_empty()) {
+        // The same id again says that nothing has happened.
+        if self.last_event_id.is_some() && self.last_event_id != before {
             self.attempts = 0;
         }
+    }
+
+    /// A message has come.
+    fn heard(&mut self) {
+        self.attempts = 0;
+        self.quiet = 0;
     }
 
     /// The next piece of a stream that ended or broke because of `reason`.
@@ -94,6 +109,7 @@ impl Resumption {
             };
             let delay = self.delay();
             self.attempts += 1;
+            self.quiet = self.quiet.saturating_add(1);
             self.clock.sleep(delay).await;
             match self.attempt(id).await {
                 Ok(body) => return Ok(body),
@@ -103,8 +119,9 @@ impl Resumption {
     }
 
     fn delay(&self) -> Duration {
+        let least = MIN_RETRY * 2_u32.pow((self.quiet / MAX_QUIET).min(MAX_HALVINGS));
         match self.retry {
-            Some(retry) => retry.clamp(MIN_RETRY, MAX_RETRY),
+            Some(retry) => retry.clamp(least, MAX_RETRY),
             None => {
                 (FIRST_DELAY * 3_u32.pow(self.attempts) / 2_u32.pow(self.attempts)).min(MAX_DELAY)
             }
@@ -125,7 +142,11 @@ impl Resumption {
             }
             200..300 if media_type(&response.headers) == EVENT_STREAM => Ok(response.body),
             200..300 => Err(unexpected_type(&*self.clock, response).await),
-            _ => Err(failure(&*self.clock, response).await),
+            // Of another kind than a refusal of the message itself, which the server has taken.
+            _ => Err(match failure(&*self.clock, response).await {
+                TransportError::Status(failure) => TransportError::NotResumed(failure),
+                other => other,
+            }),
         }
     }
 }
@@ -195,7 +216,13 @@ impl Messages {
         if let Some(resumption) = &mut self.resumption {
             resumption.note(event);
         }
+        let before = self.ready.len();
         self.ready.extend(event_messages(event));
+        if let Some(resumption) = &mut self.resumption
+            && self.ready.len() > before
+        {
+            resumption.heard();
+        }
         if self.request.is_some() && self.ready.iter().any(|message| self.answers(message)) {
             self.is_done = true;
             self.events.close();
@@ -210,6 +237,9 @@ impl Messages {
         let Some(resumption) = &mut self.resumption else {
             return Err(reason);
         };
+        if self.request.is_none() && resumption.quiet >= MAX_QUIET {
+            return Err(TransportError::Ended);
+        }
         if let Some(retry) = self.events.retry() {
             resumption.retry = Some(Duration::from_millis(retry));
         }

@@ -197,8 +197,28 @@ fn a_refusal_is_told_at_once() {
 }
 
 #[test]
+fn a_server_that_brings_nothing_is_not_asked_at_its_own_pace_for_ever() {
+    let mut world = world("id: 0\nretry: 0\n\n", |number| {
+        Reply::events(&format!("id: {number}\nretry: 0\n\n"))
+    });
+    let _answer = world.ask(world.streamable());
+    for _ in 0..200 {
+        world.advance(50);
+    }
+    let asked = world.methods().len();
+    assert!(asked < 30, "{asked} requests in ten seconds");
+}
+
+#[test]
 fn two_attempts_in_a_row_that_bring_nothing_end_the_answer() {
-    for empty in ["", ": hello\n\n", "retry: 1000\n\n"] {
+    for empty in [
+        "id: 1\n\n",
+        "id: 1\ndata:\n\n",
+        "event: other\ndata: x\n\n",
+        "",
+        ": hello\n\n",
+        "retry: 1000\n\n",
+    ] {
         let mut world = world("id: 1\n\n", move |_| Reply::events(empty));
         let answer = world.ask(world.streamable());
         world.advance(1_000);
@@ -248,11 +268,18 @@ fn dropping_the_answer_ends_everything() {
 
 #[test]
 fn the_limit_spans_all_pieces() {
-    let filler = format!("id: 1\nretry: 50\n: {}\n\n", "x".repeat(MAX_BYTES / 2)).leak();
-    let mut world = world(filler, |_| Reply::events(filler));
+    let piece = |number: usize| {
+        format!(
+            "id: {number}\nretry: 50\n: {}\n\n",
+            "x".repeat(MAX_BYTES / 2)
+        )
+    };
+    let mut world = world(piece(100).leak(), move |number| {
+        Reply::events(&piece(number))
+    });
     let answer = world.ask(world.streamable());
     for _ in 0..7 {
-        world.advance(50);
+        world.advance(100);
     }
     let items = answer.outcome().unwrap();
     let limit = MAX_BYTES * 4;

@@ -382,7 +382,9 @@ pub fn told(method: &str) -> Value {
 
 pub fn status_of(error: &TransportError) -> Option<u16> {
     match error {
-        TransportError::Status(failure) => Some(failure.status),
+        TransportError::Status(failure) | TransportError::NotResumed(failure) => {
+            Some(failure.status)
+        }
         _ => None,
     }
 }
