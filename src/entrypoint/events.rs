@@ -4,17 +4,19 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
-use crate::mcp::{LogLevel, McpClientManager, McpEvent};
+use crate::mcp::{LogLevel, McpClientManager, McpEvent, ServerId};
 
-/// How many events are kept.
+/// How many events are kept, and how much text of servers in them.
 const MAX_EVENTS: usize = 100;
+const MAX_BYTES: usize = 256 << 10;
 
 /// The last events, oldest first. They do not survive an eviction of the object.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RecentEvents {
-    list: Rc<RefCell<VecDeque<Value>>>,
+    list: Rc<RefCell<VecDeque<McpEvent>>>,
 }
 
 impl RecentEvents {
@@ -23,40 +25,105 @@ impl RecentEvents {
         let list = events.list.clone();
         let subscription = mcp.on_event(move |event| {
             let mut list = list.borrow_mut();
-            if list.len() == MAX_EVENTS {
-                list.pop_front();
+            list.push_back(event.clone());
+            let mut bytes: usize = list.iter().map(size).sum();
+            while list.len() > MAX_EVENTS || bytes > MAX_BYTES && list.len() > 1 {
+                bytes -= list.pop_front().as_ref().map(size).unwrap_or_default();
             }
-            list.push_back(describe(event));
         });
         subscription.detach();
         events
     }
 
-    pub(super) fn list(&self) -> Vec<Value> {
-        self.list.borrow().iter().cloned().collect()
+    /// The events as JSON. What servers logged is repeated as they sent it.
+    pub(super) fn list(&self) -> serde_json::Result<Box<RawValue>> {
+        let list = self.list.borrow();
+        let events: Vec<Shown<'_>> = list.iter().map(Shown::of).collect();
+        serde_json::value::to_raw_value(&events)
     }
 }
 
-fn describe(event: &McpEvent) -> Value {
-    let server = event.server_id();
+/// How much text of a server an event holds.
+fn size(event: &McpEvent) -> usize {
     match event {
-        McpEvent::Log {
-            level,
-            logger,
-            data,
-            ..
-        } => json!({"type": "log", "serverId": server, "level": level.map(LogLevel::as_str),
-            "logger": logger, "data": **data}),
-        McpEvent::ResourceUpdated { uri, .. } => {
-            json!({"type": "resource-updated", "serverId": server, "uri": uri})
+        McpEvent::Log { data, logger, .. } => {
+            data.get().len() + logger.as_deref().map(str::len).unwrap_or_default()
         }
-        McpEvent::ListChanged { kind, .. } => {
-            json!({"type": "list-changed", "serverId": server, "list": kind.as_str()})
-        }
-        McpEvent::ElicitationCompleted { elicitation_id, .. } => json!({
-            "type": "elicitation-completed", "serverId": server, "elicitationId": elicitation_id}),
-        McpEvent::TaskChanged { task_id, .. } => {
-            json!({"type": "task-changed", "serverId": server, "taskId": task_id})
+        McpEvent::ResourceUpdated { uri, .. } => uri.len(),
+        McpEvent::ListChanged { .. } => 0,
+        McpEvent::ElicitationCompleted { elicitation_id, .. } => elicitation_id.len(),
+        McpEvent::TaskChanged { task_id, .. } => task_id.len(),
+    }
+}
+
+/// An event as it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    server_id: &'a ServerId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logger: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uri: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elicitation_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    task_id: Option<&'a str>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(event: &'a McpEvent) -> Self {
+        let blank = Self {
+            kind: "log",
+            server_id: event.server_id(),
+            level: None,
+            logger: None,
+            data: None,
+            uri: None,
+            list: None,
+            elicitation_id: None,
+            task_id: None,
+        };
+        match event {
+            McpEvent::Log {
+                level,
+                logger,
+                data,
+                ..
+            } => Self {
+                level: level.map(LogLevel::as_str),
+                logger: logger.as_deref(),
+                data: Some(data),
+                ..blank
+            },
+            McpEvent::ResourceUpdated { uri, .. } => Self {
+                kind: "resource-updated",
+                uri: Some(uri),
+                ..blank
+            },
+            McpEvent::ListChanged { kind, .. } => Self {
+                kind: "list-changed",
+                list: Some(kind.as_str()),
+                ..blank
+            },
+            McpEvent::ElicitationCompleted { elicitation_id, .. } => Self {
+                kind: "elicitation-completed",
+                elicitation_id: Some(elicitation_id),
+                ..blank
+            },
+            McpEvent::TaskChanged { task_id, .. } => Self {
+                kind: "task-changed",
+                task_id: Some(task_id),
+                ..blank
+            },
         }
     }
 }

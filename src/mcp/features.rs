@@ -94,7 +94,8 @@ impl McpClientManager {
     pub fn configure_roots(&self, roots: Option<Vec<Root>>) -> Result<()> {
         self.inner.common.handlers.set_roots(roots)?;
         self.stamp();
-        for connection in self.inner.connections.borrow().iter() {
+        let live: Vec<Rc<Connection>> = self.inner.connections.borrow().clone();
+        for connection in live {
             if let Ok(client) = connection.open_client() {
                 client.tell_roots_changed();
             }
@@ -110,7 +111,7 @@ impl McpClientManager {
         let live: Vec<Rc<Connection>> = self.inner.connections.borrow().clone();
         for connection in live {
             let server = connection.server();
-            if matches!(server.transport(), TransportKind::Other(_)) || server.offers() == offers {
+            if matches!(server.transport(), TransportKind::Other(_)) {
                 continue;
             }
             // What cannot be stored is told anew by the host when it wakes.
@@ -188,9 +189,8 @@ impl McpClientManager {
         chosen: impl Serialize,
     ) -> Result<Completion> {
         let argument = serde_json::json!({"name": argument, "value": value});
-        let chosen = raw(&chosen)?;
-        let context = Some(chosen).filter(|chosen| chosen.get() != "null");
-        let context = context.map(|chosen| raw(&serde_json::json!({ "arguments": chosen })));
+        let chosen = Some(raw(&chosen)?).filter(|chosen| chosen.get() != "null");
+        let context = chosen.map(|arguments| raw(&Context { arguments }));
         let mut members = vec![("ref", raw(target)?), ("argument", raw(&argument)?)];
         members.extend(context.transpose()?.map(|context| ("context", context)));
         let call = Call {
@@ -233,6 +233,12 @@ impl McpClientManager {
             .map(|live| (live.id().clone(), live.state()));
         states.collect()
     }
+}
+
+/// What has been chosen already.
+#[derive(Serialize)]
+struct Context {
+    arguments: Box<RawValue>,
 }
 
 fn read_completion(result: &RawValue) -> Completion {

@@ -289,6 +289,30 @@ test("WK-12 a quiet object lets its streams go, and sleeps", async (t) => {
   await agent.call("a", "echo", {});
 });
 
+test("what a server logs is repeated as it was, whatever it is, and costs nobody anything", async (t) => {
+  const odd = ['"\\ud83d"', '{"\\ud83d":1}', "1e999", "[".repeat(200) + "]".repeat(200), '{"b":1,"a":12345678901234567890}'];
+  const remote = await startTalking(t, {
+    events: true,
+    call: (_params, talk) => {
+      for (const data of odd)
+        talk.raw(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":${data}}}`);
+      return { content: [] };
+    },
+  });
+  const [agent, other] = [freshAgent(worker), freshAgent(worker)];
+  await agent.add({ id: "logs", name: "Logs", url: remote.url });
+  await other.add({ id: "logs", name: "Logs", url: remote.url });
+  await agent.call("logs", "echo", {});
+  const listed = await (await worker.fetch(`${agent.base}events`, { headers: agent.headers })).text();
+  for (const data of odd) assert.ok(listed.includes(`"data":${data}`), `${data.slice(0, 40)} in ${listed.slice(0, 300)}`);
+  await other.call("logs", "echo", {});
+  const body = `{"serverId":"logs","ref":{"type":"ref/prompt","name":"p"},"argument":{"name":"n","value":"v"},"arguments":{"a":1e999}}`;
+  const headers = { ...agent.headers, "content-type": "application/json" };
+  const completion = await worker.fetch(`${agent.base}completion`, { method: "POST", headers, body });
+  assert.equal(completion.status, 502, "the server knows no completion");
+  await other.call("logs", "echo", {});
+});
+
 test("twenty servers with streams leave connections to twenty calls at once", async (t) => {
   const remotes = await Promise.all(
     Array.from({ length: 20 }, () => startTalking(t, { capabilities: { tools: { listChanged: true } } })),

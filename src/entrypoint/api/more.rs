@@ -85,7 +85,11 @@ impl More {
                 api.questions.answer(&id, answer)?;
                 send(200, &json!({ "id": id }))
             }
-            Self::Events => send(200, &json!({ "events": api.events.list() })),
+            Self::Events => {
+                let events = api.events.list();
+                let events = events.map_err(|error| crate::Error::Runtime(error.to_string()))?;
+                send(200, &Events { events })
+            }
             Self::Tasks => send(200, &json!({ "tasks": mcp.known_tasks()? })),
             Self::Task(server, id) => send(200, &mcp.task(&server, &id).await?),
             Self::CancelTask(server, id) => {
@@ -130,6 +134,11 @@ impl More {
             }
         }
     }
+}
+
+#[derive(Serialize)]
+struct Events {
+    events: Box<RawValue>,
 }
 
 /// An open question, as it is listed.

@@ -115,7 +115,8 @@ class TalkingServer {
       return new Promise((resolve) => this.#waiting.set(id, resolve));
     };
     const notify = (method, params) => send(stream, { jsonrpc: "2.0", method, params });
-    return this.call(params, { ask, notify });
+    const raw = (text) => stream.write(`data: ${text}\n\n`);
+    return this.call(params, { ask, notify, raw });
   }
 
   /** An answer to one of our questions. */
