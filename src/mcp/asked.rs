@@ -10,6 +10,7 @@ use super::ServerId;
 use super::elicitation::{ElicitMode, ElicitRequest};
 use super::handlers::{Handlers, SamplingResult, sampling_request};
 use super::offers::Offers;
+use crate::protocol::bounded::raw_member;
 use crate::protocol::{RpcError, clip};
 
 /// The longest reason that a server is told, in characters.
@@ -122,13 +123,16 @@ async fn sample(
     let handler = handlers.sampling().ok_or(Refusal::NotOffered)?;
     let params = params.ok_or_else(|| Refusal::Invalid("no parameters".into()))?;
     let request = sampling_request(params.into());
-    if request.get::<Vec<serde_json::Value>>("messages").is_none() {
+    // Looked at as text: a few bytes of it may stand for much memory.
+    let begins = |name: &str, with: char| {
+        raw_member(request.params(), name).is_some_and(|value| value.get().starts_with(with))
+    };
+    if !begins("messages", '[') {
         return Err(Refusal::Invalid("\"messages\" is missing".into()));
     }
     // Neither tools nor context of other servers were declared (2025-11-25, sampling).
-    let has_tools = request
-        .get::<serde_json::Value>("tools")
-        .is_some_and(|tools| !tools.is_null());
+    let tools = raw_member(request.params(), "tools");
+    let has_tools = tools.is_some_and(|tools| tools.get() != "null");
     if has_tools {
         return Err(Refusal::Invalid(
             "this client does not support tools in sampling".into(),

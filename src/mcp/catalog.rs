@@ -306,6 +306,8 @@ pub(crate) struct Loader<'a> {
     pub(crate) options: &'a McpClientOptions,
     /// How long one list may take.
     pub(crate) limit: Duration,
+    /// Whether nobody asked for it.
+    pub(crate) in_background: bool,
 }
 
 /// The items of a list over all its pages.
@@ -342,7 +344,11 @@ impl Loader<'_> {
                 let params = Params::default().with("cursor", cursor);
                 call.params = params.map_err(|error| Error::InvalidOption(error.to_string()))?;
             }
-            let result = self.client.request(&call, How::from(&how)).await?;
+            let result = {
+                let mut how = How::from(&how);
+                how.in_background = self.in_background;
+                self.client.request(&call, how).await?
+            };
             bytes += result.get().len();
             if bytes > options.max_list_bytes {
                 let limit = options.max_list_bytes;

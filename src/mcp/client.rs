@@ -124,6 +124,8 @@ pub(crate) struct How<'a> {
     pub(crate) tasks: bool,
     /// Headers that mirror arguments (2026-07-28, `x-mcp-header`).
     pub(crate) mirrored: HeaderMap,
+    /// Whether nobody asked for it: then it does not count as a use of the server.
+    pub(crate) in_background: bool,
 }
 
 impl<'a> From<&'a CallOptions> for How<'a> {
@@ -131,19 +133,26 @@ impl<'a> From<&'a CallOptions> for How<'a> {
         Self {
             options,
             tasks: false,
+            in_background: false,
             mirrored: HeaderMap::new(),
         }
     }
 }
 
 /// While it lives, the client's streams are in use.
-pub(super) struct InUse(Rc<Client>);
+pub(super) struct InUse {
+    client: Rc<Client>,
+    /// Whether the streams are kept for a while after it.
+    counts: bool,
+}
 
 impl Drop for InUse {
     fn drop(&mut self) {
-        let client = &self.0;
+        let client = &self.client;
         client.in_use.set(client.in_use.get() - 1);
-        client.last_use.set(client.ports.clock.now());
+        if self.counts {
+            client.last_use.set(client.ports.clock.now());
+        }
         if client.in_use.get() == 0 {
             client.slots.look_again();
         }
@@ -220,8 +229,15 @@ impl Client {
     }
 
     pub(super) fn begin_use(self: &Rc<Self>) -> InUse {
+        self.begin(true)
+    }
+
+    fn begin(self: &Rc<Self>, counts: bool) -> InUse {
         self.in_use.set(self.in_use.get() + 1);
-        InUse(self.clone())
+        InUse {
+            client: self.clone(),
+            counts,
+        }
     }
 
     pub(super) fn is_in_use(&self) -> bool {
@@ -251,7 +267,7 @@ impl Client {
         call: &Call,
         how: How<'_>,
     ) -> Result<Box<RawValue>> {
-        let _use = self.begin_use();
+        let _use = self.begin(!how.in_background);
         let limit = how.options.timeout.unwrap_or(self.options.request_timeout);
         let ceiling = how
             .options
@@ -352,6 +368,12 @@ impl Client {
             }
             _ => refused.clone(),
         };
+        if refused.agreed.wire == Wire::HttpSse {
+            // Its stream and its place are given back first: the next stream needs them.
+            self.listening.stop();
+            self.fall_asleep(&refused);
+            refused.give_place_back();
+        }
         let is_replacement = refused.agreed.id.is_some() && refused.transport().is_ok();
         let hint = match refused.agreed.wire {
             Wire::HttpSse => Hint::HttpSse,
@@ -458,7 +480,9 @@ fn doubt(error: &Error, session: &Session) -> Doubt {
         return Doubt::None;
     }
     if session.is_modern() {
-        let is_legacy = rpc.is_none() || session.is_resumed();
+        // No modern server answers with one of the codes that have no meaning there.
+        let is_foreign = |rpc: &RpcError| (-32019..=-32000).contains(&rpc.code);
+        let is_legacy = rpc.is_none_or(is_foreign) || session.is_resumed();
         return if is_legacy { Doubt::Era } else { Doubt::None };
     }
     if session.agreed.wire == Wire::HttpSse {

@@ -219,7 +219,7 @@ impl Connection {
             if let Some(session) = client.session().filter(|session| !session.is_resumed()) {
                 client.listen(&session, false);
             }
-            let outcome = this.load(&client, timeout, &ListKind::ALL).await;
+            let outcome = this.load(&client, timeout, &ListKind::ALL, false).await;
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
@@ -259,6 +259,7 @@ impl Connection {
         client: &Rc<Client>,
         limit: Duration,
         kinds: &[ListKind],
+        in_background: bool,
     ) -> Result<Catalog> {
         let Common { ports, options, .. } = &*self.common;
         let loader = Loader {
@@ -266,12 +267,11 @@ impl Connection {
             clock: &*ports.clock,
             options,
             limit,
+            in_background,
         };
         let previous = self.catalog();
         let before = client.session().ok_or(Error::Closed)?;
-        if kinds.len() == ListKind::ALL.len() {
-            client.listening.loading(ports.clock.now());
-        }
+        client.listening.loading(ports.clock.now());
         let catalog = Catalog::load(&loader, &before.agreed.card, &previous, kinds).await?;
         let after = client.session().ok_or(Error::Closed)?;
         if before.agreed.card.capabilities == after.agreed.card.capabilities {
@@ -426,7 +426,18 @@ impl Connection {
         let server_id = self.id.clone();
         let event = match notice {
             Notice::ListChanged(kind) => return self.refresh_soon(&[kind]),
-            Notice::Missed => return self.refresh_soon(&ListKind::ALL),
+            Notice::Missed => {
+                let session = self.session();
+                let changes = |kind: &ListKind| {
+                    let card = session.as_ref().map(|session| &session.agreed.card);
+                    card.is_some_and(|card| card.list_changes(kind.as_str()))
+                };
+                let kinds: Vec<ListKind> = ListKind::ALL.into_iter().filter(changes).collect();
+                if !kinds.is_empty() {
+                    self.refresh_soon(&kinds);
+                }
+                return;
+            }
             Notice::ResourceUpdated(uri) => McpEvent::ResourceUpdated { server_id, uri },
             Notice::Log {
                 level,

@@ -16,6 +16,8 @@ use crate::protocol::clip;
 use crate::protocol::form::{Form, SafeUrl, check_url};
 use crate::{Error, Result};
 
+/// The longest question that is kept for the user, in bytes.
+const MAX_QUESTION: usize = 512 << 10;
 /// The longest message that is shown, in characters.
 const MAX_MESSAGE: usize = 4_000;
 
@@ -32,7 +34,7 @@ pub struct ElicitRequest {
 }
 
 /// How a question is to be answered.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum ElicitMode {
     /// By filling in a form.
     Form {
@@ -51,7 +53,7 @@ pub enum ElicitMode {
 }
 
 /// The answer to a question.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub enum ElicitResult {
     /// The user has agreed.
     Accept {
@@ -72,8 +74,19 @@ impl ElicitRequest {
     /// Why the question cannot be asked, for the server.
     pub(crate) fn read(params: Option<Box<RawValue>>) -> Result<Self, String> {
         let params: Rc<RawValue> = params.ok_or("elicitation/create has no parameters")?.into();
+        if params.get().len() > MAX_QUESTION {
+            return Err("the question is too long".into());
+        }
         let message: String = text(&params, "message").ok_or("\"message\" is missing")?;
-        let mode = if text::<String>(&params, "mode").as_deref() == Some("url") {
+        // Only an absent mode is a form (2025-11-25, elicitation).
+        let named = raw_member(&params, "mode").map(|mode| serde_json::from_str(mode.get()));
+        let named: Option<String> = named.transpose().map_err(|_| "\"mode\" is no text")?;
+        let is_url = match named.as_deref() {
+            None | Some("form") => false,
+            Some("url") => true,
+            Some(_) => return Err("this client does not support that mode".into()),
+        };
+        let mode = if is_url {
             let url: String = text(&params, "url").ok_or("\"url\" is missing")?;
             let url = check_url(&url).map_err(|problem| problem.to_string())?;
             ElicitMode::Url {
@@ -280,6 +293,27 @@ impl fmt::Debug for ElicitationHandlers {
             .field("form", &self.has_form())
             .field("url", &self.has_url())
             .finish()
+    }
+}
+
+/// Forms and addresses can hold anything, so only the mode is shown.
+impl fmt::Debug for ElicitMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form { .. } => "Form",
+            Self::Url { .. } => "Url",
+        })
+    }
+}
+
+/// What the user filled in is nobody else's business, so only the decision is shown.
+impl fmt::Debug for ElicitResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Accept { .. } => "Accept",
+            Self::Decline => "Decline",
+            Self::Cancel => "Cancel",
+        })
     }
 }
 

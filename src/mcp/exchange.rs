@@ -26,6 +26,8 @@ use crate::{Error, Result};
 const MAX_ROUNDS: u32 = 10;
 /// The pause before a round that the server asked for without requiring any input.
 const STATE_ONLY_PAUSE: Duration = Duration::from_millis(250);
+/// The longest map of input requests that is read, in bytes.
+const MAX_REQUESTS: usize = 1 << 20;
 /// The most inputs that one result may require.
 const MAX_INPUTS: usize = 16;
 /// How long telling a server that a request is given up may take.
@@ -408,6 +410,9 @@ struct InputRequest {
 
 /// The entries of `inputRequests`, in their order.
 fn inputs_of(requests: &RawValue) -> Option<Vec<(String, InputRequest)>> {
+    if requests.get().len() > MAX_REQUESTS {
+        return None;
+    }
     let entries: std::collections::BTreeMap<String, InputRequest> =
         serde_json::from_str(requests.get()).ok()?;
     (!entries.is_empty()).then(|| entries.into_iter().collect())

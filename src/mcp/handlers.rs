@@ -37,7 +37,7 @@ impl SamplingRequest {
 }
 
 /// The answer to a [`SamplingRequest`].
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum SamplingResult {
     /// The model's message: `{"role", "content", "model", "stopReason"}`.
     Message(serde_json::Value),
@@ -136,6 +136,16 @@ pub(crate) fn boxed_sampling(
         let handler = handler.clone();
         async move { handler(request, id).await }.boxed_local()
     })
+}
+
+/// What a model says can be anything, so only the kind is shown.
+impl fmt::Debug for SamplingResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Message(_) => "Message",
+            Self::Rejected => "Rejected",
+        })
+    }
 }
 
 /// Prompts can hold anything, so nothing of one is shown.

@@ -9,7 +9,9 @@ use super::within::within;
 use crate::protocol::request::{self, Call, Params};
 use crate::protocol::version::{self, ProbeAnswer, Verdict};
 use crate::protocol::{Era, ProtocolError, Revision};
-use crate::transport::{HttpFailure, Outgoing, Transport, TransportError, TransportKind};
+use crate::transport::{
+    HttpFailure, NoEndpoint, Outgoing, Transport, TransportError, TransportKind,
+};
 use crate::{Error, Result};
 
 /// What is believed about a server before it is asked.
@@ -89,8 +91,8 @@ async fn streamable_http(client: &Rc<Client>, hint: Hint, may_fall_back: bool) -
         return Err(prefer_rpc(error));
     }
     let no_stream = match no_stream {
-        Some(no_stream) => no_stream,
-        None => match http_sse(client, false).await {
+        Some(no_stream) if !is_slow(&no_stream) => no_stream,
+        _ => match http_sse(client, true).await {
             Err(error) if is_no_http_sse(&error) => error,
             outcome => return outcome,
         },
@@ -143,6 +145,14 @@ fn is_no_http_sse(error: &Error) -> bool {
         ) => true,
         _ => false,
     }
+}
+
+/// Whether a stream was given up before it had all the time there is.
+fn is_slow(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Transport(TransportError::NoEndpoint(NoEndpoint::Timeout(_)))
+    )
 }
 
 enum Probed {

@@ -34,11 +34,15 @@ use crate::{Error, Result};
 /// How long opening a stream may take, and how long a call waits for it.
 const OPEN_LIMIT: Duration = Duration::from_secs(10);
 const OPEN_WAIT: Duration = Duration::from_secs(2);
+/// How long the stream of HTTP+SSE waits for a place.
+const PLACE_WAIT: Duration = Duration::from_secs(2);
 /// Streams in a row that brought nothing, after which a server is left alone until the next session.
 const MAX_BARREN: u32 = 3;
 /// A stream that was open for so long is none that is closed at once.
 const LASTING: Duration = Duration::from_mins(1);
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// How often the pause doubles at most: to about half a minute.
+const MAX_DOUBLINGS: u32 = 5;
 /// The first pause before a stream is opened again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -137,6 +141,11 @@ impl Listening {
     pub(super) fn loading(&self, now: Timestamp) {
         self.loaded.set(Some(now));
         self.called.set(false);
+    }
+
+    /// Lists have changed, and were not loaded.
+    pub(super) fn missed(&self) {
+        self.called.set(true);
     }
 
     /// Whether lists may have changed between their loading and the opening of a stream.
@@ -250,6 +259,8 @@ impl Client {
         let is_channel = session.agreed.wire == Wire::HttpSse;
         let mut opened = Some(opened);
         let mut barren = 0;
+        // Streams in a row that did not last, whatever they brought.
+        let mut short = 0;
         // The channel of HTTP+SSE has its place already.
         let _slot = if is_channel {
             None
@@ -276,7 +287,13 @@ impl Client {
                     let clock = client.ports.clock.clone();
                     let begun = clock.now();
                     drop(client);
-                    match Self::read(this, session, stream).await {
+                    let over = Self::read(this, session, stream).await;
+                    short = if since(begun, clock.now()) >= LASTING {
+                        0
+                    } else {
+                        short + 1
+                    };
+                    match over {
                         Over::Idle => return State::Off,
                         Over::NotOffered => return State::NotOffered,
                         Over::Ended { was_barren: false } => barren = 0,
@@ -301,7 +318,7 @@ impl Client {
             if client.is_over_idle() {
                 return State::Off;
             }
-            let pause = FIRST_PAUSE * 2_u32.pow(barren);
+            let pause = FIRST_PAUSE * 2_u32.pow(barren.max(short).min(MAX_DOUBLINGS));
             client.ports.clock.sleep(pause).await;
         }
     }
@@ -318,14 +335,21 @@ impl Client {
     }
 
     /// A place for the stream that is the session of HTTP+SSE.
+    ///
+    /// Where every place is taken by a stream in use, one above their number: a user who thinks over
+    /// a question must not keep other servers from being used.
     pub(super) async fn channel_slot(self: &Rc<Self>) -> Rc<Slot> {
-        let holder = self.holder(|client| {
-            if let Some(session) = client.session() {
-                client.fall_asleep(&session);
-            }
-            client.listening.stop();
-        });
-        Rc::new(self.slots.take(holder).await)
+        let holder = || {
+            self.holder(|client| {
+                if let Some(session) = client.session() {
+                    client.fall_asleep(&session);
+                }
+                client.listening.stop();
+            })
+        };
+        let free = async { Ok(self.slots.take(holder()).await) };
+        let free = within(&*self.ports.clock, PLACE_WAIT, "a stream", free).await;
+        Rc::new(free.unwrap_or_else(|_| self.slots.take_anyway(holder())))
     }
 
     fn holder(self: &Rc<Self>, let_go: fn(&Rc<Self>)) -> Holder {
@@ -340,7 +364,10 @@ impl Client {
         }
     }
 
-    fn is_over_idle(&self) -> bool {
+    pub(super) fn is_over_idle(&self) -> bool {
+        if self.is_in_use() {
+            return false;
+        }
         match self.options.streams {
             StreamPolicy::Always => false,
             StreamPolicy::Never => self.idle_for() > Duration::ZERO,
@@ -503,8 +530,21 @@ impl Client {
         let session = self.session().ok_or(Error::Closed)?;
         if session.is_modern() {
             self.listening.stop();
-            self.listen(&session, false);
-            return Ok(());
+            let opened = self.listen(&session, on);
+            if let Some(opened) = opened {
+                let opened = async {
+                    let _ = opened.await;
+                    Ok(())
+                };
+                let _ = within(&*self.ports.clock, OPEN_LIMIT, "a stream", opened).await;
+            }
+            return if !on || self.listening.is_on() {
+                Ok(())
+            } else {
+                Err(Error::InvalidOption(
+                    "the server offers no stream to hear of changes on".into(),
+                ))
+            };
         }
         let method = if on {
             "resources/subscribe"
@@ -513,7 +553,7 @@ impl Client {
         };
         self.send(method, "uri", uri).await?;
         if let Some(session) = self.session() {
-            self.listen(&session, false);
+            self.listen(&session, on);
         }
         Ok(())
     }

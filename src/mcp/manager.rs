@@ -112,7 +112,9 @@ impl McpClientManager {
                 "there are too many servers: remove one first".into(),
             ));
         }
+        let before = previous.clone();
         let mut stored = server.into_stored(id.clone(), previous)?;
+        let previous_peer = before.is_some_and(|before| !before.same_peer(&stored));
         if self.inner.common.handlers.is_configured() {
             stored.set_offers(self.inner.common.handlers.offers());
         }
@@ -121,6 +123,14 @@ impl McpClientManager {
             Some(live) if live.server().same_peer(&stored) => live.update(stored),
             _ => {
                 self.forget(id.as_str());
+                if previous_peer {
+                    // Tasks are the server's that was registered here before.
+                    self.inner
+                        .common
+                        .ports
+                        .tasks
+                        .delete_of_server(id.as_str())?;
+                }
                 let connection = Connection::new(stored, self.inner.common.clone());
                 self.inner.connections.borrow_mut().push(connection);
             }

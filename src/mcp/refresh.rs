@@ -78,8 +78,13 @@ impl Connection {
             }
             let kinds: Vec<ListKind> = self.refresh.due.take().into_iter().collect();
             let client = self.open_client()?;
+            if client.is_over_idle() {
+                // Nobody looks. The next stream opens after a silence, and lists are loaded then.
+                client.listening.missed();
+                return Ok(());
+            }
             let limit = self.common.options.discovery_timeout;
-            let outcome = self.load(&client, limit, &kinds).await;
+            let outcome = self.load(&client, limit, &kinds, true).await;
             self.refresh.last.set(clock.now());
             match outcome {
                 // The lists are what they were.

@@ -1,6 +1,6 @@
 //! What client and server agreed on.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ pub(crate) struct Session {
     /// `None` when the stream that is the session was let go while nobody used it.
     transport: Option<Rc<dyn Transport>>,
     /// The place of that stream among those of the object.
-    slot: Option<Rc<Slot>>,
+    slot: RefCell<Option<Rc<Slot>>>,
 }
 
 impl Session {
@@ -57,16 +57,19 @@ impl Session {
             resumed: Cell::new(false),
             is_replacement: Cell::new(false),
             transport: Some(transport),
-            slot: None,
+            slot: RefCell::default(),
         }
     }
 
     /// The same, holding the place of its stream.
     pub(crate) fn holding(self, slot: Rc<Slot>) -> Self {
-        Self {
-            slot: Some(slot),
-            ..self
-        }
+        self.slot.replace(Some(slot));
+        self
+    }
+
+    /// Gives the place back, while requests may still hold the session.
+    pub(crate) fn give_place_back(&self) {
+        drop(self.slot.take());
     }
 
     /// One that has just been read from storage.
@@ -107,7 +110,7 @@ impl Session {
     pub(crate) fn asleep(&self) -> Self {
         Self {
             transport: None,
-            slot: None,
+            slot: RefCell::default(),
             ..self.clone()
         }
     }
@@ -117,7 +120,7 @@ impl Session {
     /// # Errors
     /// When there is none any more: a new session has to be agreed on.
     pub(crate) fn transport(&self) -> Result<&Rc<dyn Transport>, TransportError> {
-        if let Some(slot) = &self.slot {
+        if let Some(slot) = &*self.slot.borrow() {
             slot.touch();
         }
         self.transport

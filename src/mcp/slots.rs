@@ -52,16 +52,25 @@ impl Slots {
         if self.taken.borrow().len() >= self.max {
             return Err(holder);
         }
+        Ok(self.push(holder))
+    }
+
+    fn push(self: &Rc<Self>, holder: Holder) -> Slot {
         let number = self.tick();
         self.taken.borrow_mut().push(Taken {
             number,
             last_use: number,
             holder: Rc::new(holder),
         });
-        Ok(Slot {
+        Slot {
             slots: self.clone(),
             number,
-        })
+        }
+    }
+
+    /// A place above the number that there are: waiting would cost more than one connection too many.
+    pub(crate) fn take_anyway(self: &Rc<Self>, holder: Holder) -> Slot {
+        self.push(holder)
     }
 
     /// A place: a free one, or else that of the stream that has been idle longest, or else the first
@@ -75,10 +84,16 @@ impl Slots {
             if self.evict() {
                 continue;
             }
-            let (sender, receiver) = oneshot::channel();
-            self.waiting.borrow_mut().push(sender);
-            let _ = receiver.await;
+            let _ = self.wait().await;
         }
+    }
+
+    fn wait(&self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.retain(|waiting| !waiting.is_canceled());
+        waiting.push(sender);
+        receiver
     }
 
     /// Somebody is no longer busy: those who wait look again.

@@ -5,7 +5,7 @@
 //! carries result, error or required inputs. Here both are one: start, look, wait, cancel. A task
 //! that has been started is stored, so it is found again after a wake.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use super::tool_call::ToolCall;
 use super::within::within;
 use super::{McpClientManager, ServerId};
 use crate::ports::{TaskRow, Timestamp};
-use crate::protocol::bounded::{raw_member, small_member};
+use crate::protocol::bounded::{is_object, raw_member, small_member};
 use crate::protocol::jsonrpc::read_error;
 use crate::protocol::model::TaskSupport;
 use crate::protocol::request::Call;
@@ -286,7 +286,8 @@ impl Connection {
         };
         if let Some(created) = created {
             let task = Task::read(self.id(), "tools/call", created)?;
-            self.keep_task(&task, name)?;
+            // If it cannot be stored, it is not found again after a wake; it runs all the same.
+            let _ = self.keep_task(&task, name);
             return Ok(Started::Task(task));
         }
         let result = CallToolResult::new(result);
@@ -355,6 +356,13 @@ impl Connection {
             .task_request("tasks/get", task_id, None, options)
             .await?;
         let task = Task::read(self.id(), "tasks/get", &result)?;
+        if task.id != task_id {
+            return Err(ProtocolError::MalformedResult {
+                method: "tasks/get",
+                reason: "it is about another task".into(),
+            }
+            .into());
+        }
         Ok((task, result))
     }
 
@@ -371,6 +379,7 @@ impl Connection {
             let is_modern = client.session().is_some_and(|session| session.is_modern());
             let outcome = match task.status {
                 TaskStatus::Working => None,
+                TaskStatus::Cancelled => Some(Err(Error::TaskCancelled)),
                 // It blocks until the task is over, and what the server asks comes with it.
                 _ if !is_modern => {
                     let result = self
@@ -399,7 +408,6 @@ impl Connection {
                         || RpcError::new(RpcError::INTERNAL, "the task failed".into(), None);
                     Some(Err(error.unwrap_or_else(unknown).into()))
                 }
-                TaskStatus::Cancelled => Some(Err(Error::TaskCancelled)),
             };
             match outcome {
                 None => self.common.ports.clock.sleep(task.poll_interval()).await,
@@ -408,10 +416,11 @@ impl Connection {
                         &outcome,
                         Err(Error::Timeout { .. } | Error::Transport(_) | Error::Closed)
                     );
+                    let tool = self.tool_of(task_id);
                     if !is_lost {
                         self.forget_task(task_id);
                     }
-                    return outcome.map(CallToolResult::new);
+                    return self.task_result(tool.as_deref(), outcome?);
                 }
             }
         }
@@ -427,9 +436,20 @@ impl Connection {
         answered: &mut BTreeSet<String>,
         options: &CallOptions,
     ) -> Result<()> {
-        let requests: Option<Map<String, Value>> = small_member(task, "inputRequests", MAX_INPUTS);
-        let requests: Map<String, Value> = requests
-            .unwrap_or_default()
+        // As text, so that the user's form is what the server sent.
+        let requests = raw_member(task, "inputRequests").filter(|value| value.get() != "null");
+        let Some(requests) = requests else {
+            return Ok(());
+        };
+        let requests: Option<BTreeMap<String, Box<RawValue>>> = Some(requests.get())
+            .filter(|text| text.len() <= MAX_INPUTS)
+            .and_then(|text| serde_json::from_str(text).ok());
+        let malformed = || ProtocolError::MalformedResult {
+            method: "tasks/get",
+            reason: "its input requests are none".into(),
+        };
+        let requests: BTreeMap<String, Box<RawValue>> = requests
+            .ok_or_else(malformed)?
             .into_iter()
             .filter(|(key, _)| !answered.contains(key))
             .collect();
@@ -467,15 +487,40 @@ impl Connection {
         how.tasks = true;
         let outcome = self.open_client()?.request(&call, how).await;
         match outcome {
-            // What the result of a task is, an error included, is the task's own.
+            // Of other methods the code may say that the task is over, or be the task's own error.
             Err(Error::Rpc(error))
-                if error.code == RpcError::INVALID_PARAMS && method != "tasks/result" =>
+                if error.code == RpcError::INVALID_PARAMS && method == "tasks/get" =>
             {
                 self.forget_task(task_id);
                 Err(Error::UnknownTask(task_id.to_owned()))
             }
             outcome => outcome,
         }
+    }
+
+    /// The tool that a task was started with, where that is known.
+    fn tool_of(&self, task_id: &str) -> Option<String> {
+        let rows = self.common.ports.tasks.list().ok()?;
+        let row = rows
+            .into_iter()
+            .find(|row| row.server_id == self.id().as_str() && row.task_id == task_id);
+        row.map(|row| row.tool)
+    }
+
+    /// The result of a task, held to what a call's would be.
+    fn task_result(&self, tool: Option<&str>, result: Box<RawValue>) -> Result<CallToolResult> {
+        if !is_object(&result) {
+            return Err(ProtocolError::MalformedResult {
+                method: "tools/call",
+                reason: "not an object".into(),
+            }
+            .into());
+        }
+        let result = CallToolResult::new(result);
+        if let Some(tool) = tool {
+            self.check_output(tool, &result)?;
+        }
+        Ok(result)
     }
 
     fn keep_task(&self, task: &Task, tool: &str) -> Result<()> {

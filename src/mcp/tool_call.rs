@@ -54,7 +54,7 @@ impl Connection {
             })) => {
                 let client = self.open_client()?;
                 let limit = self.common.options.discovery_timeout;
-                let catalog = self.load(&client, limit, &[ListKind::Tools]).await?;
+                let catalog = self.load(&client, limit, &[ListKind::Tools], false).await?;
                 if !self.take_over(catalog).is_empty() {
                     (self.common.changed)();
                 }

@@ -16,6 +16,8 @@ use crate::protocol::schema::{Schema, Violation};
 use crate::protocol::{CallToolResult, Tool};
 use crate::{Error, Result};
 
+/// The longest `type` that is read, in bytes of JSON.
+const MAX_TYPE: usize = 256;
 /// The longest name that is repeated in a reason, in characters.
 const MAX_NAME: usize = 128;
 
@@ -78,6 +80,9 @@ fn takes_objects(schema: &RawValue) -> bool {
             .into_iter()
             .all(|keyword| raw_member(schema, keyword).is_none());
     };
+    if kind.get().len() > MAX_TYPE {
+        return false;
+    }
     match serde_json::from_str::<serde_json::Value>(kind.get()) {
         Ok(serde_json::Value::String(kind)) => kind == "object",
         Ok(serde_json::Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),

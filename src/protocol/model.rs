@@ -128,7 +128,8 @@ impl Tool {
 
     /// Whether the tool runs as a task.
     pub fn task_support(&self) -> TaskSupport {
-        let execution: Option<serde_json::Value> = self.get("execution");
+        let execution: Option<serde_json::Value> =
+            small_member(&self.json, "execution", MAX_EXECUTION);
         let support = execution
             .as_ref()
             .and_then(|execution| execution.get("taskSupport"));
@@ -149,6 +150,9 @@ impl Tool {
         raw_member(&self.json, "outputSchema")
     }
 }
+
+/// The longest `execution` that is read, in bytes of JSON.
+const MAX_EXECUTION: usize = 4 << 10;
 
 /// Whether a tool runs as a task (2025-11-25, `execution.taskSupport`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

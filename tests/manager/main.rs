@@ -20,6 +20,7 @@ mod cases_tools;
 mod cases_transport;
 mod catalogue;
 mod connecting;
+mod fairness;
 mod registering;
 mod rounds;
 mod skills;

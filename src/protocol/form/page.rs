@@ -6,8 +6,17 @@ use url::{Host, Url};
 ///
 /// It is not a permission to request it: the page is for the user's browser, and neither the
 /// object nor a model may see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct SafeUrl(Url);
+
+/// Path and query may be secret.
+impl std::fmt::Debug for SafeUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SafeUrl")
+            .field("host", &self.host())
+            .finish_non_exhaustive()
+    }
+}
 
 /// Why an address is not shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
