@@ -407,7 +407,8 @@ impl Client {
         (self.hooks.on_session)(&session.agreed);
         let session = Rc::new(session);
         self.session.replace(Some(session.clone()));
-        self.listening.forget();
+        // The new session has streams of its own.
+        self.listening.stop();
         self.wish_again(&session);
     }
 
@@ -485,13 +486,13 @@ fn doubt(error: &Error, session: &Session) -> Doubt {
         let is_legacy = rpc.is_none_or(is_foreign) || session.is_resumed();
         return if is_legacy { Doubt::Era } else { Doubt::None };
     }
-    if session.agreed.wire == Wire::HttpSse {
+    let is_about_params = rpc.is_some_and(|rpc| matches!(rpc.code, -32700 | -32603..=-32601));
+    if session.agreed.wire == Wire::HttpSse && !is_about_params {
         // The message was not taken, so the stream it would be answered on is no longer known.
         return Doubt::Agreement;
     }
     // Servers should say 404 (2025-11-25, "Session Management"); some say 400. A bad request gets
     // that too, so it costs one new session at most. A JSON-RPC error of code 404 says nothing.
-    let is_about_params = rpc.is_some_and(|rpc| matches!(rpc.code, -32700 | -32603..=-32601));
     let is_odd = status == 400 && !is_about_params && !session.is_replacement();
     if session.agreed.id.is_some()
         && (status == 404 || is_odd || session.is_resumed() && !is_about_params)

@@ -133,6 +133,9 @@ impl Connection {
     /// permission.
     pub(crate) fn lock_out(&self, error: &Error) {
         if self.state().is_open() {
+            if let Some(client) = &*self.client.borrow() {
+                client.listening.stop();
+            }
             self.apply(self.attempt.get(), Event::Failed(error.clone()));
         }
     }
@@ -453,12 +456,7 @@ impl Connection {
                 server_id,
                 elicitation_id,
             },
-            Notice::TaskChanged(task) => {
-                let id: Option<String> =
-                    crate::protocol::bounded::small_member(&task, "taskId", 4 << 10);
-                let Some(task_id) = id else { return };
-                McpEvent::TaskChanged { server_id, task_id }
-            }
+            Notice::TaskChanged(task_id) => McpEvent::TaskChanged { server_id, task_id },
         };
         (self.common.event)(&event);
     }

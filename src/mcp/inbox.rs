@@ -41,7 +41,8 @@ pub(crate) enum Notice {
         data: Box<RawValue>,
     },
     ElicitationCompleted(String),
-    TaskChanged(Box<RawValue>),
+    /// With the task's id.
+    TaskChanged(String),
 }
 
 #[derive(Default)]
@@ -146,7 +147,7 @@ impl Client {
                 return;
             }
             "notifications/tasks" | "notifications/tasks/status" => {
-                params.map(|params| Notice::TaskChanged(params.to_owned()))
+                text("taskId").map(Notice::TaskChanged)
             }
             _ => None,
         };

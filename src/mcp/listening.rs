@@ -132,11 +132,6 @@ impl Listening {
         }
     }
 
-    /// There is a new session, with streams of its own.
-    pub(crate) fn forget(&self) {
-        self.stop();
-    }
-
     /// Lists are about to be loaded.
     pub(super) fn loading(&self, now: Timestamp) {
         self.loaded.set(Some(now));

@@ -15,6 +15,8 @@ use crate::ports::Timestamp;
 
 /// The longest pause between two loads.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// How often loading is tried again after a failure that may pass.
+const MOST_FAILURES: u32 = 3;
 /// A server that was quiet for this long after a load may be loaded again at once.
 const QUIET: Duration = Duration::from_mins(1);
 
@@ -69,6 +71,7 @@ impl Connection {
     async fn refresh_due(self: &Rc<Self>) -> Result<()> {
         let clock = self.common.ports.clock.clone();
         let first = self.common.options.list_changed_debounce;
+        let mut failures = 0;
         while !self.refresh.due.borrow().is_empty() {
             let pause = self.refresh.next_pause(clock.now(), first);
             clock.sleep(pause).await;
@@ -88,7 +91,13 @@ impl Connection {
             self.refresh.last.set(clock.now());
             match outcome {
                 // The lists are what they were.
-                Err(error) => self.failed(&error),
+                Err(error) => {
+                    self.failed(&error);
+                    if error.is_transient() && failures < MOST_FAILURES {
+                        failures += 1;
+                        self.refresh.due.borrow_mut().extend(kinds);
+                    }
+                }
                 Ok(catalog) => {
                     let changed = self.take_over(catalog);
                     if !changed.is_empty() {

@@ -1,5 +1,4 @@
 //! Sending messages. A transport moves JSON-RPC messages and knows nothing of what they mean.
-
 //!
 //! [`StreamableHttp`] posts each message and reads its answer from the same exchange; an answer
 //! that breaks off may be taken up again. [`HttpSse`] is the older transport: answers arrive on one
