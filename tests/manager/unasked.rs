@@ -133,6 +133,33 @@ fn five_notices_are_one_load_and_one_change() {
 }
 
 #[test]
+fn a_load_that_fails_for_a_while_is_tried_again_and_not_for_ever() {
+    for server in both() {
+        let (mut world, mcp) = server.world();
+        server.on("tools/list", |_| Reply::status(503));
+        world.network.forget();
+        let notice = "notifications/tools/list_changed";
+        server.stream_of_its_own().notify(notice, json!({}));
+        world.settle();
+        world.advance(DEBOUNCE);
+        assert_eq!(world.count("tools/list"), 1);
+        grow(&server);
+        world.advance(2 * DEBOUNCE);
+        assert_eq!(names(&mcp), ["echo", "new"]);
+
+        server.on("tools/list", |_| Reply::status(503));
+        world.network.forget();
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+        server.stream_of_its_own().notify(notice, json!({}));
+        for _ in 0..40 {
+            world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+            world.pass(5 * SECOND, SECOND);
+        }
+        assert_eq!(world.count("tools/list"), 4, "once, and three times more");
+    }
+}
+
+#[test]
 fn a_load_that_fails_keeps_the_old_list() {
     for server in both() {
         let (mut world, mcp) = server.world();
