@@ -211,7 +211,6 @@ impl ToolFacts {
             Output::Unchecked(reason) => return Ok(OutputCheck::Unchecked(reason.clone())),
             Output::Checked(schema) => schema,
         };
-        let content = result.structured_content();
         if result.is_error() {
             return Ok(OutputCheck::NothingToCheck);
         }
@@ -219,7 +218,9 @@ impl ToolFacts {
             tool: clip(name, MAX_NAME),
             reason,
         };
-        let content = content.ok_or_else(|| invalid("there is no structured content".into()))?;
+        let content = result
+            .structured_content()
+            .ok_or_else(|| invalid("there is no structured content".into()))?;
         match schema.validate(content) {
             Ok(()) => Ok(OutputCheck::Valid),
             // The check says nothing of the content.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::slice;
 
+use memchr::{memchr, memchr2};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -196,15 +197,14 @@ impl<'a> Cursor<'a> {
 
 /// Goes behind the closing quote.
 fn skip_string(rest: &mut slice::Iter<'_, u8>) {
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'"' => return,
-            b'\\' => {
-                rest.next();
-            }
-            _ => {}
+    while let Some(at) = memchr2(b'"', b'\\', rest.as_slice()) {
+        // An escape is passed over with the byte that it escapes.
+        if rest.nth(at) == Some(&b'"') {
+            return;
         }
+        rest.next();
     }
+    *rest = [].iter();
 }
 
 /// Whether the text of a JSON string spells `name`.
@@ -225,27 +225,31 @@ pub(crate) fn push_string(out: &mut Vec<u8>, text: &str) -> Option<()> {
     let inner = text.strip_prefix('"')?.strip_suffix('"')?;
     let before = out.len();
     out.reserve(inner.len());
-    let mut bytes = inner.bytes();
-    while let Some(byte) = bytes.next() {
-        out.push(match byte {
-            b'\\' => match bytes.next()? {
-                b'b' => 8,
-                b'f' => 12,
-                b'n' => b'\n',
-                b'r' => b'\r',
-                b't' => b'\t',
-                // Surrogate pairs and all: no reason to read them a second way.
-                b'u' => {
-                    out.truncate(before);
-                    let text: String = serde_json::from_str(text).ok()?;
-                    out.extend_from_slice(text.as_bytes());
-                    return Some(());
-                }
-                itself => itself,
-            },
-            byte => byte,
+    let mut rest = inner.as_bytes();
+    while let Some(at) = memchr(b'\\', rest) {
+        let (plain, escape) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        let [_, escaped, behind @ ..] = escape else {
+            return None;
+        };
+        out.push(match escaped {
+            b'b' => 8,
+            b'f' => 12,
+            b'n' => b'\n',
+            b'r' => b'\r',
+            b't' => b'\t',
+            // Surrogate pairs and all: no reason to read them a second way.
+            b'u' => {
+                out.truncate(before);
+                let text: String = serde_json::from_str(text).ok()?;
+                out.extend_from_slice(text.as_bytes());
+                return Some(());
+            }
+            itself => *itself,
         });
+        rest = behind;
     }
+    out.extend_from_slice(rest);
     Some(())
 }
 
