@@ -127,7 +127,9 @@ impl SseDecoder {
             } else {
                 let mut line = mem::take(&mut self.line);
                 line.extend_from_slice(head);
-                self.end_line(&line, out)?;
+                if !self.take_data(&mut line)? {
+                    self.end_line(&line, out)?;
+                }
             }
         }
         self.check_size(rest.len())?;
@@ -144,6 +146,27 @@ impl SseDecoder {
             return Err(self.too_large());
         }
         Ok(())
+    }
+
+    /// Makes a line the data of its block without copying it, where it is the first of its data.
+    fn take_data(&mut self, line: &mut Vec<u8>) -> Result<bool, SseError> {
+        const FIELD: &[u8] = b"data:";
+        if self.at_start || self.block.data.is_some() || !line.starts_with(FIELD) {
+            return Ok(false);
+        }
+        let space = usize::from(line.get(FIELD.len()) == Some(&b' '));
+        match String::from_utf8(mem::take(line)) {
+            Ok(mut data) => {
+                data.drain(..FIELD.len() + space);
+                self.block.data = Some(data);
+            }
+            Err(error) => {
+                *line = error.into_bytes();
+                return Ok(false);
+            }
+        }
+        self.check_size(0)?;
+        Ok(true)
     }
 
     fn end_line(&mut self, line: &[u8], out: &mut impl FnMut(SseEvent)) -> Result<(), SseError> {
