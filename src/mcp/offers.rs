@@ -1,7 +1,7 @@
 //! What this client offers servers beyond requests: the capabilities it declares.
 
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// The client capabilities that have a handler behind them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,31 +44,28 @@ impl Offers {
     /// Roots declare `listChanged` in the legacy era only: the modern one has no such notification
     /// (2026-07-28, roots).
     pub(crate) fn declare(self, modern: bool, tasks: bool) -> Box<RawValue> {
-        let mut declared = Map::new();
-        let mut modes = Map::new();
-        for (name, offered) in [("form", self.form), ("url", self.url)] {
-            if offered {
-                modes.insert(name.into(), json!({}));
-            }
-        }
-        if !modes.is_empty() {
-            declared.insert("elicitation".into(), Value::Object(modes));
-        }
-        if self.sampling {
-            declared.insert("sampling".into(), json!({}));
-        }
-        if self.roots {
-            let roots = if modern {
-                json!({})
-            } else {
-                json!({"listChanged": true})
-            };
-            declared.insert("roots".into(), roots);
+        let mut declared = Vec::new();
+        match (self.form, self.url) {
+            (false, false) => {}
+            (true, false) => declared.push(r#""elicitation":{"form":{}}"#),
+            (false, true) => declared.push(r#""elicitation":{"url":{}}"#),
+            (true, true) => declared.push(r#""elicitation":{"form":{},"url":{}}"#),
         }
         if modern && tasks {
-            declared.insert("extensions".into(), json!({TASKS_EXTENSION: {}}));
+            declared.push(r#""extensions":{"io.modelcontextprotocol/tasks":{}}"#);
         }
-        serde_json::value::to_raw_value(&declared).unwrap_or_default()
+        if self.roots {
+            declared.push(if modern {
+                r#""roots":{}"#
+            } else {
+                r#""roots":{"listChanged":true}"#
+            });
+        }
+        if self.sampling {
+            declared.push(r#""sampling":{}"#);
+        }
+        // Every request of the modern era says it, so that no tree is built for it.
+        RawValue::from_string(format!("{{{}}}", declared.join(","))).unwrap_or_default()
     }
 
     /// The stamp stored with a server, in the form of the TypeScript package: an object of
@@ -104,6 +101,7 @@ impl Offers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_stamp_reads_back_as_what_was_offered() {
