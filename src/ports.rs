@@ -11,7 +11,7 @@ use http::{HeaderMap, Method};
 use crate::url_guard::GuardedUrl;
 
 /// A request that has passed the URL guard.
-pub struct HttpRequest {
+pub struct HttpRequest<'a> {
     /// The method.
     pub method: Method,
     /// Where to. No other type is turned into a request.
@@ -19,7 +19,9 @@ pub struct HttpRequest {
     /// All headers; names are lower case.
     pub headers: HeaderMap,
     /// The body, when there is one.
-    pub body: Option<String>,
+    pub body: Option<&'a str>,
+    /// The longest body of a response that the sender reads in one piece, in bytes.
+    pub max_response_bytes: usize,
 }
 
 /// A response whose body has not been read.
@@ -47,7 +49,7 @@ pub struct HttpError(pub String);
 #[async_trait(?Send)]
 pub trait Http {
     /// Resolves when status and headers have arrived.
-    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError>;
+    async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError>;
 }
 
 /// Milliseconds since the Unix epoch.
@@ -182,7 +184,7 @@ impl std::fmt::Debug for ServerRow {
 }
 
 /// Headers and bodies can hold anything, so neither is shown.
-impl std::fmt::Debug for HttpRequest {
+impl std::fmt::Debug for HttpRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("HttpRequest")
             .field("method", &self.method)

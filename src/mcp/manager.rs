@@ -336,14 +336,14 @@ impl McpClientManager {
         let arguments = raw(&arguments)?;
         let connection = self.open_connection(server_id).await?;
         self.know_tools(&connection).await;
-        let call = || ToolCall {
+        let call = ToolCall {
             name,
-            arguments: &arguments,
+            arguments,
             options,
             tasks: false,
-            members: &[],
+            members: Vec::new(),
         };
-        let outcome = connection.call_tool(call()).await;
+        let outcome = connection.call_tool(call).await;
         connection.account(outcome)
     }
 

@@ -266,11 +266,13 @@ impl Connection {
                 json!(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)),
             );
         }
-        let members = [("task", raw(&Value::Object(task))?)];
-        let members: &[_] = if way == Way::Asked { &members } else { &[] };
+        let mut members = Vec::new();
+        if way == Way::Asked {
+            members.push(("task", raw(&Value::Object(task))?));
+        }
         let call = ToolCall {
             name,
-            arguments,
+            arguments: arguments.to_owned(),
             options,
             tasks: way == Way::Extension,
             members,

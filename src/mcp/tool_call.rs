@@ -14,15 +14,17 @@ use crate::protocol::request::Call;
 use crate::protocol::{CallToolResult, RpcError};
 use crate::{Error, Result};
 
+const ARGUMENTS: &str = "arguments";
+
 /// One call of a tool.
 pub(super) struct ToolCall<'a> {
     pub(super) name: &'a str,
-    pub(super) arguments: &'a RawValue,
+    pub(super) arguments: Box<RawValue>,
     pub(super) options: &'a CallOptions,
     /// Whether the answer may be a task.
     pub(super) tasks: bool,
     /// Further parameters.
-    pub(super) members: &'a [(&'static str, Box<RawValue>)],
+    pub(super) members: Vec<(&'static str, Box<RawValue>)>,
 }
 
 impl Connection {
@@ -30,7 +32,10 @@ impl Connection {
     pub(super) async fn call_tool(self: &Rc<Self>, call: ToolCall<'_>) -> Result<CallToolResult> {
         let name = call.name;
         if self.demands_task(name) {
-            return self.call_as_task(name, call.arguments, call.options).await;
+            let ToolCall {
+                arguments, options, ..
+            } = call;
+            return self.call_as_task(name, &arguments, options).await;
         }
         let (result, facts) = self.send_tool_call(call).await?;
         let result = CallToolResult::new(result);
@@ -47,7 +52,22 @@ impl Connection {
         self: &Rc<Self>,
         call: ToolCall<'_>,
     ) -> Result<(Box<RawValue>, Option<Rc<ToolFacts>>)> {
-        match self.send_once(&call).await {
+        let ToolCall {
+            name,
+            arguments,
+            options,
+            tasks,
+            members,
+        } = call;
+        let mut members = members;
+        members.splice(0..0, [("name", raw(&name)?), (ARGUMENTS, arguments)]);
+        let request = Call {
+            method: "tools/call",
+            target: Some(name.to_owned()),
+            params: params(members),
+        };
+        let send = || self.send_once(name, &request, options, tasks);
+        match send().await {
             Err(Error::Rpc(RpcError {
                 code: RpcError::HEADER_MISMATCH,
                 ..
@@ -58,7 +78,7 @@ impl Connection {
                 if !self.take_over(catalog).is_empty() {
                     (self.common.changed)();
                 }
-                self.send_once(&call).await
+                send().await
             }
             outcome => outcome,
         }
@@ -66,28 +86,20 @@ impl Connection {
 
     async fn send_once(
         self: &Rc<Self>,
-        call: &ToolCall<'_>,
+        name: &str,
+        request: &Call,
+        options: &CallOptions,
+        tasks: bool,
     ) -> Result<(Box<RawValue>, Option<Rc<ToolFacts>>)> {
         let client = self.open_client()?;
         let catalog = self.catalog();
-        let facts = catalog.index.facts(&catalog.tools, call.name)?;
-        let arguments = Some(call.arguments).filter(|arguments| arguments.get() != "null");
-        let mut how = How::from(call.options);
-        how.tasks = call.tasks;
+        let facts = catalog.index.facts(&catalog.tools, name)?;
+        let mut how = How::from(options);
+        how.tasks = tasks;
         if let Some(facts) = &facts {
-            how.mirrored = facts.mirrored(arguments)?;
+            how.mirrored = facts.mirrored(request.params.get(ARGUMENTS))?;
         }
-        let mut members = vec![
-            ("name", raw(&call.name)?),
-            ("arguments", call.arguments.to_owned()),
-        ];
-        members.extend(call.members.iter().cloned());
-        let request = Call {
-            method: "tools/call",
-            target: Some(call.name.to_owned()),
-            params: params(members),
-        };
-        Ok((client.request(&request, how).await?, facts))
+        Ok((client.request(request, how).await?, facts))
     }
 
     /// How a result fits the output schema of its tool.

@@ -72,6 +72,11 @@ impl Params {
         self.0.push((name, serde_json::value::to_raw_value(value)?));
         Ok(self)
     }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&RawValue> {
+        let member = self.0.iter().find(|(member, _)| *member == name);
+        member.map(|(_, value)| &**value)
+    }
 }
 
 /// Values are a tool's arguments, which can be anything, so only the names are shown.
@@ -156,12 +161,19 @@ impl Call {
             params: &self.params,
             add,
         });
-        serde_json::to_string(&Body {
-            jsonrpc: "2.0",
-            id,
-            method: self.method,
-            params,
-        })
+        let members = self.params.0.iter().chain(add.members);
+        let length: usize = members.map(|(_, value)| value.get().len()).sum();
+        let mut body = Vec::with_capacity(length + ROOM);
+        serde_json::to_writer(
+            &mut body,
+            &Body {
+                jsonrpc: "2.0",
+                id,
+                method: self.method,
+                params,
+            },
+        )?;
+        String::from_utf8(body).map_err(serde::ser::Error::custom)
     }
 
     /// The headers that the revision asks for: the version, and in the modern era the mirrors of
@@ -237,6 +249,8 @@ impl Serialize for Meta<'_> {
     }
 }
 
+/// The bytes of a usual request without its parameters.
+const ROOM: usize = 512;
 const PROGRESS_TOKEN: &str = "progressToken";
 /// What the protocol keeps for itself in `_meta`.
 const OWN_META: &str = "io.modelcontextprotocol/";

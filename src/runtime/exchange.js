@@ -1,6 +1,6 @@
 // One HTTP exchange. Every call between Wasm and JavaScript costs, so what takes many of them is done here.
 
-// A body that is stated to be no longer than this is read in one piece, in bytes.
+// A body that is stated to be no longer than this is read in one piece if the caller takes as much, in bytes.
 const SHORT = 4 << 20;
 // How much of a body is read at once: what there is, up to a buffer that grows as long as it is filled.
 const FIRST_BUFFER = 4 << 10;
@@ -20,8 +20,9 @@ export class Exchange {
   ended = false;
 
   // Sends the request and resolves to status and headers, a line each for the status, every name and every value.
-  // Names and values cannot hold line breaks. A short body is there by then, too: to wait twice costs more.
-  async send(method, url, headers, body) {
+  // Names and values cannot hold line breaks. A short body of an answer is there by then, too: to wait twice costs
+  // more. The caller takes bodies of up to `most` bytes.
+  async send(method, url, headers, body, most) {
     const lines = headers.split("\n");
     const pairs = [];
     for (let i = 0; i + 1 < lines.length; i += 2) pairs.push([lines[i], lines[i + 1]]);
@@ -29,7 +30,7 @@ export class Exchange {
     const response = await fetch(url, init);
     this.#response = response;
     this.ended = response.body === null;
-    if (!this.ended && this.#isShort()) {
+    if (!this.ended && response.ok && this.#length() <= Math.min(most, SHORT)) {
       try {
         this.#chunk = new Uint8Array(await response.arrayBuffer());
         this.ended = true;
@@ -76,9 +77,9 @@ export class Exchange {
     } catch {}
   }
 
-  // The length that is stated is that of the encoded body.
-  #isShort() {
+  // What is stated is the length of the encoded body.
+  #length() {
     const { headers } = this.#response;
-    return Number(headers.get("content-length") ?? Infinity) <= SHORT && !headers.has("content-encoding");
+    return headers.has("content-encoding") ? Infinity : Number(headers.get("content-length") ?? Infinity);
   }
 }

@@ -14,13 +14,14 @@ pub(super) struct Fetcher;
 
 #[async_trait(?Send)]
 impl Http for Fetcher {
-    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
         let exchange = AbandonOnDrop(Exchange::new());
         let head = exchange.0.send(
             request.method.as_str(),
             request.url.as_str(),
             &lines(&request.headers)?,
-            request.body.as_deref(),
+            request.body,
+            request.max_response_bytes,
         );
         let head = JsFuture::from(head).await.map_err(thrown)?;
         let (status, headers) = received(&head.as_string().unwrap_or_default())
@@ -104,8 +105,14 @@ extern "C" {
     #[wasm_bindgen(constructor)]
     fn new() -> Exchange;
     #[wasm_bindgen(method)]
-    fn send(this: &Exchange, method: &str, url: &str, headers: &str, body: Option<&str>)
-    -> Promise;
+    fn send(
+        this: &Exchange,
+        method: &str,
+        url: &str,
+        headers: &str,
+        body: Option<&str>,
+        most: usize,
+    ) -> Promise;
     #[wasm_bindgen(method, getter)]
     fn ended(this: &Exchange) -> bool;
     #[wasm_bindgen(method)]

@@ -19,6 +19,8 @@ pub(super) struct Exchanger {
     http: Rc<dyn Http>,
     /// What the host wants to be sent with every request.
     headers: HeaderMap,
+    /// The longest body that is read in one piece.
+    max_response_bytes: usize,
 }
 
 impl Exchanger {
@@ -32,7 +34,19 @@ impl Exchanger {
         for name in reserved {
             headers.remove(name);
         }
-        Self { http, headers }
+        Self {
+            http,
+            headers,
+            max_response_bytes: 0,
+        }
+    }
+
+    /// Reads bodies of up to so many bytes in one piece.
+    pub(super) fn reading_at_once(self, max_response_bytes: usize) -> Self {
+        Self {
+            max_response_bytes,
+            ..self
+        }
     }
 
     /// Sends and follows redirects that keep method, body and origin. Returns where the response
@@ -44,16 +58,23 @@ impl Exchanger {
         headers: &HeaderMap,
         body: Option<&str>,
     ) -> Result<(HttpResponse, GuardedUrl), TransportError> {
-        let mut merged = self.headers.clone();
-        // The host's headers lie lowest: none of them may replace what the protocol needs.
-        for (name, value) in headers {
-            merged.insert(name.clone(), value.clone());
-        }
+        self.send_owned(method, url, headers.clone(), body).await
+    }
+
+    /// As [`send`](Self::send), with headers that nobody else needs.
+    pub(super) async fn send_owned(
+        &self,
+        method: Method,
+        url: &GuardedUrl,
+        headers: HeaderMap,
+        body: Option<&str>,
+    ) -> Result<(HttpResponse, GuardedUrl), TransportError> {
         let mut request = HttpRequest {
             method,
             url: url.clone(),
-            headers: merged,
-            body: body.map(str::to_owned),
+            headers: self.merged(headers),
+            body,
+            max_response_bytes: self.max_response_bytes,
         };
         for _ in 0..=MAX_REDIRECTS {
             let response = self.http.send(&request).await?;
@@ -72,5 +93,16 @@ impl Exchanger {
             )?;
         }
         Err(TransportError::TooManyRedirects(MAX_REDIRECTS))
+    }
+    /// The host's headers lie lowest: none of them may replace what the protocol needs.
+    fn merged(&self, headers: HeaderMap) -> HeaderMap {
+        if self.headers.is_empty() {
+            return headers;
+        }
+        let mut merged = self.headers.clone();
+        for (name, value) in &headers {
+            merged.insert(name.clone(), value.clone());
+        }
+        merged
     }
 }

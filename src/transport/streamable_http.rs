@@ -47,7 +47,7 @@ impl StreamableHttp {
         max_response_bytes: usize,
     ) -> Self {
         Self {
-            exchanger: Exchanger::new(http, headers),
+            exchanger: Exchanger::new(http, headers).reading_at_once(max_response_bytes),
             clock,
             url,
             max_response_bytes,
@@ -79,7 +79,7 @@ impl Transport for StreamableHttp {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         let sent = self
             .exchanger
-            .send(Method::POST, &self.url, &headers, Some(&message.body));
+            .send_owned(Method::POST, &self.url, headers, Some(&message.body));
         let (response, _) = sent.await?;
         if !(200..300).contains(&response.status) {
             return Err(failure(&*self.clock, response).await);
@@ -111,7 +111,9 @@ impl Transport for StreamableHttp {
         let resumption = self.resumption(headers.clone());
         let mut headers = headers;
         headers.insert(ACCEPT, HeaderValue::from_static(EVENT_STREAM));
-        let sent = self.exchanger.send(Method::GET, &self.url, &headers, None);
+        let sent = self
+            .exchanger
+            .send_owned(Method::GET, &self.url, headers, None);
         let (response, _) = sent.await?;
         match response.status {
             200..300 if media_type(&response.headers) == EVENT_STREAM => {
@@ -129,7 +131,7 @@ impl Transport for StreamableHttp {
     async fn end_session(&self, headers: HeaderMap) -> Result<(), TransportError> {
         let sent = self
             .exchanger
-            .send(Method::DELETE, &self.url, &headers, None);
+            .send_owned(Method::DELETE, &self.url, headers, None);
         let (response, _) = sent.await?;
         match response.status {
             // 405: not offered. 404: already gone (2025-11-25, "Session Management").

@@ -135,8 +135,8 @@ struct MemoryHttp {
 
 #[async_trait(?Send)]
 impl Http for MemoryHttp {
-    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
-        let body = request.body.as_deref();
+    async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
+        let body = request.body;
         let seen = Seen {
             method: request.method.to_string(),
             url: request.url.as_str().to_owned(),

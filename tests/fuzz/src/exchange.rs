@@ -75,7 +75,7 @@ struct Server {
 
 #[async_trait(?Send)]
 impl Http for Server {
-    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
         self.asked.borrow_mut().push(request.url.clone());
         Ok(HttpResponse {
             status: self.answer.status,

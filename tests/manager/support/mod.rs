@@ -139,7 +139,7 @@ impl Drop for Open {
 
 #[async_trait(?Send)]
 impl Http for MemoryHttp {
-    async fn send(&self, request: &HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
         let network = &self.0;
         network.open.set(network.open.get() + 1);
         network
@@ -152,9 +152,8 @@ impl Http for MemoryHttp {
             headers: request.headers.clone(),
             body: request
                 .body
-                .as_deref()
                 .map_or(Value::Null, |body| serde_json::from_str(body).unwrap()),
-            text: request.body.as_deref().unwrap_or_default().to_owned(),
+            text: request.body.unwrap_or_default().to_owned(),
         };
         network.seen.borrow_mut().push(seen.clone());
         let peer = network.peers.borrow().get(request.url.as_str()).cloned();
