@@ -96,7 +96,9 @@ impl Connection {
         let facts = catalog.index.facts(&catalog.tools, name)?;
         let mut how = How::from(options);
         how.tasks = tasks;
-        if let Some(facts) = &facts {
+        // In the legacy era an annotation is only an unknown keyword.
+        let is_modern = client.session().is_some_and(|session| session.is_modern());
+        if let Some(facts) = facts.as_ref().filter(|_| is_modern) {
             how.mirrored = facts.mirrored(request.params.get(ARGUMENTS))?;
         }
         Ok((client.request(request, how).await?, facts))
