@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use futures::future::try_join_all;
-use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -86,17 +85,11 @@ impl Client {
             };
             let (result, _) = match self.exchange(call, &way, within).await {
                 // The user has to visit a page first (2025-11-25, elicitation).
-                Err(error) if visit_required(&error).is_some() => {
-                    let is_done = match visit_required(&error) {
-                        Some(refusal) => self.visit(&way, refusal).await,
-                        None => false,
-                    };
-                    if is_done {
-                        continue;
-                    }
-                    return Err(error);
-                }
-                outcome => outcome?,
+                Err(error) => match visit_required(&error) {
+                    Some(refusal) if self.visit(&way, refusal).await => continue,
+                    _ => return Err(error),
+                },
+                Ok(answered) => answered,
             };
             match kind(call.method, &result, way.is_modern, how.tasks)? {
                 Kind::Complete | Kind::Task => return Ok(result),
@@ -325,25 +318,14 @@ impl Drop for GivenUp<'_> {
         };
         let params = serde_json::json!({"requestId": id, "reason": "given up"});
         if let Ok(body) = request::notification("notifications/cancelled", Some(&params)) {
-            let mut line = self.line.clone();
-            line.headers = without_mirrors(&line.headers);
-            self.client.tell(&line, body);
+            self.client.tell(self.line, body);
         }
     }
 }
 
-/// `initialize` must not be cancelled, and tasks have a method of their own for it (2025-11-25,
-/// cancellation).
+/// `initialize` must not be cancelled (2025-11-25, cancellation), and a probe belongs to no session.
 fn is_cancellable(method: &str) -> bool {
     !matches!(method, "initialize" | "server/discover")
-}
-
-/// The headers that belong to no message in particular.
-fn without_mirrors(headers: &HeaderMap) -> HeaderMap {
-    let mut headers = headers.clone();
-    headers.remove(request::METHOD);
-    headers.remove(request::NAME);
-    headers
 }
 
 /// Whether a server may take so long over it that it reports progress.

@@ -202,7 +202,7 @@ impl Client {
         if let Some(page) = params.as_deref().filter(|_| method == "elicitation/create")
             && let Some(id) = small_member::<String>(page, "elicitationId", MAX_TEXT)
         {
-            self.inbox.pages.expect(&id);
+            self.inbox.pages.announce(&id);
         }
         let asker = Asker {
             server: self.server.clone(),

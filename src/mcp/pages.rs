@@ -34,7 +34,7 @@ enum Page {
 
 impl Pages {
     /// From now on its completion counts.
-    pub(super) fn expect(&self, id: &str) {
+    pub(super) fn announce(&self, id: &str) {
         let mut pages = self.0.borrow_mut();
         if pages.iter().any(|(known, _)| known == id) {
             return;
@@ -109,7 +109,7 @@ impl Client {
             .map(|page| small_member(page, "elicitationId", MAX_ID))
             .collect();
         for id in ids.iter().flatten() {
-            self.inbox.pages.expect(id);
+            self.inbox.pages.announce(id);
         }
         let _question = self.inbox.questions.open(&self.ports.clock);
         let asked = pages.into_iter().map(|page| {
