@@ -36,7 +36,8 @@ pub enum UrlProblem {
 /// Nobody reads longer ones.
 const MAX_URL: usize = 8 * 1024;
 
-/// Judges the address of a page.
+/// Judges the text of an address of a page. Whether its host may be shown is not judged here: that is
+/// for whoever knows which server asks.
 pub fn check_url(text: &str) -> Result<SafeUrl, UrlProblem> {
     if text.len() > MAX_URL {
         return Err(UrlProblem::TooLong);
@@ -89,9 +90,15 @@ impl SafeUrl {
     /// Whether the page is on the user's own machine, where `http` is fine.
     pub fn is_loopback(&self) -> bool {
         match self.0.host() {
-            Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+            Some(Host::Domain(name)) => {
+                let name = name.trim_end_matches('.');
+                name == "localhost" || name.ends_with(".localhost")
+            }
             Some(Host::Ipv4(address)) => address.is_loopback(),
-            Some(Host::Ipv6(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => {
+                let mapped = address.to_ipv4_mapped();
+                address.is_loopback() || mapped.is_some_and(|mapped| mapped.is_loopback())
+            }
             None => false,
         }
     }
@@ -167,6 +174,16 @@ mod tests {
             ),
             ("http://0x7f.1/", "127.0.0.1", (false, false, false, true)),
             ("http://[::1]/", "[::1]", (false, false, false, true)),
+            (
+                "http://localhost./",
+                "localhost.",
+                (false, false, false, true),
+            ),
+            (
+                "http://[::ffff:127.0.0.1]/",
+                "[::ffff:7f00:1]",
+                (false, false, false, true),
+            ),
             (
                 "https://localhost.evil.example/",
                 "localhost.evil.example",

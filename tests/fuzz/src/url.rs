@@ -1,14 +1,15 @@
-//! The guard of URLs: on one line the URL, on the next a reference found there.
+//! The guard of URLs: on one line the URL, on the next a reference found there, on the third a pattern of hosts.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use url::{Host, Url};
-use workers_agents::url_guard::{GuardedUrl, RedirectError};
+use workers_agents::url_guard::{BlockReason, GuardedUrl, RedirectError, UrlPolicy};
 
 pub fn check(input: &[u8]) {
-    let Some([text, reference]) = crate::lines(input) else {
+    let Some([text, reference, pattern]) = crate::lines(input) else {
         return;
     };
+    patterns(text, pattern);
     let url = match GuardedUrl::parse(text) {
         Ok(url) => url,
         Err(blocked) => return assert!(!blocked.to_string().contains(['?', '#'])),
@@ -48,6 +49,45 @@ fn redirects(url: &GuardedUrl, status: u16, location: &str, is_get: bool) {
     );
 }
 
+/// What a pattern opens it also closes, and it opens nothing but hosts.
+fn patterns(text: &str, pattern: &str) {
+    let Ok(open) = UrlPolicy::default().allow_host(pattern) else {
+        let policy = UrlPolicy::default();
+        assert!(policy.clone().deny_host(pattern).is_err());
+        return assert!(policy.only_hosts([pattern]).is_err());
+    };
+    let closed = open.clone().deny_host(pattern).expect("a pattern");
+    let only = open.clone().only_hosts([pattern]).expect("a pattern");
+    let before = GuardedUrl::parse(text).map_err(|blocked| blocked.reason());
+    let [open, closed, only] =
+        [open, closed, only].map(|policy| policy.guard(text).map_err(|blocked| blocked.reason()));
+    match (&before, &open) {
+        (Ok(before), open) => assert_eq!(open.as_ref(), Ok(before), "open before"),
+        (Err(BlockReason::Address | BlockReason::Metadata), Ok(_)) => {
+            assert!(only.is_ok(), "opened by the pattern")
+        }
+        (Err(_), Ok(_)) => panic!("a pattern opened what is no host"),
+        (Err(reason), Err(still)) => assert_eq!(reason, still),
+    }
+    // The host is meant: then it is open, but for a policy that closes it.
+    match (only, closed) {
+        (Ok(url), Err(reason)) => {
+            assert_eq!((open, reason), (Ok(url), BlockReason::Denied));
+        }
+        (Ok(_), Ok(_)) => panic!("not closed by the pattern"),
+        // Closed further than it opens: behind gateways.
+        (Err(_), _) => {}
+    }
+    // A host is a pattern of itself, unless it looks like one of several.
+    let Ok(url) = before else { return };
+    let host = url.url().host_str().expect("a host");
+    if !host.contains('*') {
+        let closed = UrlPolicy::default().deny_host(host).expect("a pattern");
+        let blocked = closed.guard(text).expect_err("closed");
+        assert_eq!(blocked.reason(), BlockReason::Denied);
+    }
+}
+
 /// The URL may be requested, by its text alone.
 fn is_open(url: &GuardedUrl) {
     let again = GuardedUrl::parse(url.as_str()).expect("accepted again");
@@ -82,5 +122,19 @@ fn is_open_v6(address: Ipv6Addr) -> bool {
         || address.is_multicast()
         || address.is_unique_local()
         || address.is_unicast_link_local();
-    !closed && address.to_ipv4_mapped().is_none_or(is_open_v4)
+    let octets = address.octets();
+    let carried = |at: usize| {
+        let bytes: [u8; 4] = octets[at..at + 4].try_into().expect("four");
+        Ipv4Addr::from(bytes)
+    };
+    let is_open_behind_a_gateway =
+        |address: Ipv4Addr| is_open_v4(address) && !address.is_loopback();
+    let leads_inside = match address.segments() {
+        [0x2002, ..] => !is_open_behind_a_gateway(carried(2)),
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] => !is_open_behind_a_gateway(carried(12)),
+        [0x2001, 0, ..] => !is_open_behind_a_gateway(carried(4)),
+        [0, 0, 0, 0, 0, 0, ..] if !address.is_loopback() => !is_open_behind_a_gateway(carried(12)),
+        _ => false,
+    };
+    !closed && !leads_inside && address.to_ipv4_mapped().is_none_or(is_open_v4)
 }
