@@ -82,4 +82,5 @@ pub use mcp::{
 pub use protocol::Revision;
 pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};
+pub use runtime::binding_http;
 pub use transport::TransportKind;

@@ -145,6 +145,84 @@ pub trait TaskStore {
     fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError>;
 }
 
+/// Values under text keys, both as text; a value is one JSON value.
+///
+/// The default is the object's own key-value storage. What is kept here are sign-ins: client
+/// registrations, tokens, and what must outlive the time a user is away.
+#[async_trait(?Send)]
+pub trait KeyValueStore {
+    /// The value under `key`.
+    async fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
+    /// Stores a value, in place of an earlier one.
+    async fn put(&self, key: &str, json: &str) -> Result<(), StoreError>;
+    /// Deletes keys; those that are not there are no error. Any number: the adapter knows how many
+    /// its store takes at once.
+    async fn delete(&self, keys: &[String]) -> Result<(), StoreError>;
+    /// The keys that begin with `prefix`, in order.
+    async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+}
+
+/// Cryptography that the platform does. Hashes and random bytes need no port.
+#[async_trait(?Send)]
+pub trait Crypto {
+    /// Signs `message`. For ES256 the signature has the form of a JWS: R and S, 32 bytes each.
+    async fn sign(&self, key: &SigningKey, message: &[u8]) -> Result<Vec<u8>, CryptoError>;
+    /// A new private key for ES256, as the text of a JWK (RFC 7517).
+    async fn generate_key(&self) -> Result<String, CryptoError>;
+    /// Encrypts by AES-256-GCM; the tag of 16 bytes follows the text. `nonce` is never used twice
+    /// with one key; `context` is authenticated and not encrypted.
+    async fn seal(
+        &self,
+        key: &[u8; 32],
+        nonce: &[u8; 12],
+        context: &[u8],
+        plain: &[u8],
+    ) -> Result<Vec<u8>, CryptoError>;
+    /// Undoes [`seal`](Self::seal).
+    async fn open(
+        &self,
+        key: &[u8; 32],
+        nonce: &[u8; 12],
+        context: &[u8],
+        sealed: &[u8],
+    ) -> Result<Vec<u8>, CryptoError>;
+}
+
+/// A private key and what it signs with.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SigningKey {
+    /// The algorithm.
+    pub algorithm: SigningAlgorithm,
+    /// The key.
+    pub key: PrivateKey,
+}
+
+/// The algorithms of signatures (RFC 7518 §3.1). Symmetric ones are left out on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SigningAlgorithm {
+    /// ECDSA over P-256 with SHA-256.
+    Es256,
+    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Rs256,
+}
+
+/// A private key. Secret.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PrivateKey {
+    /// The text of a JWK.
+    Jwk(String),
+    /// PKCS#8, DER.
+    Pkcs8(Vec<u8>),
+}
+
+/// The platform could not do it: a key of the wrong kind, or a text that was tampered with. Holds
+/// nothing of key or text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("cryptography: {0}")]
+pub struct CryptoError(pub String);
+
 /// Everything the core needs, bundled.
 #[derive(Clone)]
 pub struct Ports {
@@ -158,6 +236,27 @@ pub struct Ports {
     pub servers: Rc<dyn ServerStore>,
     /// The table of tasks.
     pub tasks: Rc<dyn TaskStore>,
+    /// Where sign-ins are kept.
+    pub keys: Rc<dyn KeyValueStore>,
+    /// Cryptography.
+    pub crypto: Rc<dyn Crypto>,
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SigningKey")
+            .field("algorithm", &self.algorithm)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Jwk(_) => "Jwk(..)",
+            Self::Pkcs8(_) => "Pkcs8(..)",
+        })
+    }
 }
 
 impl std::fmt::Debug for HttpResponse {

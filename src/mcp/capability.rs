@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use async_trait::async_trait;
-use worker::Storage;
 
 use super::{McpClientManager, McpClientOptions};
 use crate::Result;
@@ -28,7 +27,6 @@ impl McpClientManager {
         let manager = Self::on_ports(crate::runtime::ports(&storage), name, version, options);
         lifecycle.install(Rc::new(Mcp {
             manager: manager.clone(),
-            storage,
         }));
         manager
     }
@@ -36,7 +34,6 @@ impl McpClientManager {
 
 struct Mcp {
     manager: McpClientManager,
-    storage: Storage,
 }
 
 #[async_trait(?Send)]
@@ -46,7 +43,6 @@ impl Capability for Mcp {
     }
 
     async fn on_start(&self) -> Result<()> {
-        crate::runtime::prepare_server_table(&self.storage)?;
         self.manager.restore()
     }
 

@@ -1,5 +1,7 @@
 //! HTTP over `fetch`.
 
+use std::rc::Rc;
+
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream;
@@ -10,12 +12,25 @@ use worker::js_sys::Promise;
 
 use crate::ports::{Body, Http, HttpError, HttpRequest, HttpResponse};
 
-pub(super) struct Fetcher;
+/// Fetches by the platform, or by a binding.
+pub(super) struct Fetcher(JsValue);
+
+impl Fetcher {
+    pub(super) fn platform() -> Self {
+        Self(JsValue::UNDEFINED)
+    }
+}
+
+/// HTTP over a binding, such as one with a client certificate (mTLS) or another Worker: for
+/// [`StoredOAuthProvider::with_http`](crate::oauth::StoredOAuthProvider::with_http).
+pub fn binding_http(binding: worker::Fetcher) -> Rc<dyn Http> {
+    Rc::new(Fetcher(binding.into()))
+}
 
 #[async_trait(?Send)]
 impl Http for Fetcher {
     async fn send(&self, request: &HttpRequest<'_>) -> Result<HttpResponse, HttpError> {
-        let exchange = AbandonOnDrop(Exchange::new());
+        let exchange = AbandonOnDrop(Exchange::new(&self.0));
         let head = exchange.0.send(
             request.method.as_str(),
             request.url.as_str(),
@@ -103,7 +118,7 @@ impl Drop for AbandonOnDrop {
 extern "C" {
     type Exchange;
     #[wasm_bindgen(constructor)]
-    fn new() -> Exchange;
+    fn new(via: &JsValue) -> Exchange;
     #[wasm_bindgen(method)]
     fn send(
         this: &Exchange,

@@ -1,6 +1,7 @@
 //! The ports over the Workers platform. The only place that talks to `fetch`, to timers and to SQL.
 
 mod clock;
+mod crypto;
 mod fetch;
 mod storage;
 mod tasks;
@@ -13,16 +14,19 @@ use worker::Storage;
 use crate::Error;
 use crate::ports::{Ports, Spawn};
 
-pub(crate) use storage::{KeyValue, prepare_server_table};
+pub use fetch::binding_http;
+pub(crate) use storage::KeyValue;
 
 /// The ports of one Durable Object.
 pub(crate) fn ports(storage: &Storage) -> Ports {
     Ports {
-        http: Rc::new(fetch::Fetcher),
+        http: Rc::new(fetch::Fetcher::platform()),
         clock: Rc::new(clock::Timers::new()),
         spawn: Rc::new(Tasks),
         servers: Rc::new(storage::SqlServerStore::new(storage)),
         tasks: Rc::new(tasks::SqlTaskStore::new(storage)),
+        keys: Rc::new(KeyValue::of(storage)),
+        crypto: Rc::new(crypto::WebCrypto),
     }
 }
 

@@ -1,9 +1,12 @@
 //! The object's storage: the table of servers, and the synchronous key-value store.
 
+use std::cell::Cell;
+
+use async_trait::async_trait;
 use wasm_bindgen::prelude::*;
 use worker::{SqlStorage, SqlStorageValue, Storage};
 
-use crate::ports::{DamagedRow, ServerRow, ServerStore, StoreError};
+use crate::ports::{DamagedRow, KeyValueStore, ServerRow, ServerStore, StoreError};
 
 const SCHEMA_KEY: &str = "cf_agents:mcp_schema_version";
 const SCHEMA_VERSION: f64 = 1.0;
@@ -17,6 +20,7 @@ const CREATE: &str = "CREATE TABLE IF NOT EXISTS cf_agents_mcp_servers (
     auth_url TEXT,
     server_options TEXT
 )";
+const EXISTS: &str = "SELECT 1 FROM sqlite_master WHERE name = 'cf_agents_mcp_servers'";
 const LIST: &str = "SELECT id, name, server_url, callback_url, client_id, auth_url, server_options
     FROM cf_agents_mcp_servers ORDER BY rowid";
 const GET: &str = "SELECT id, name, server_url, callback_url, client_id, auth_url, server_options
@@ -33,49 +37,68 @@ const DELETE: &str = "DELETE FROM cf_agents_mcp_servers WHERE id = ? RETURNING i
 
 type Row = Vec<SqlStorageValue>;
 
-/// Creates the table, once in the life of an object.
-///
-/// # Errors
-/// Storage errors.
-pub(crate) fn prepare_server_table(storage: &Storage) -> Result<(), StoreError> {
-    let kv = KeyValue::of(storage);
-    if kv
-        .get(SCHEMA_KEY)?
-        .as_f64()
-        .is_some_and(|version| version >= SCHEMA_VERSION)
-    {
-        return Ok(());
-    }
-    rows(&storage.sql(), CREATE, Vec::new())?;
-    kv.put(SCHEMA_KEY, &JsValue::from_f64(SCHEMA_VERSION))
-}
-
+/// The table of servers. It is made when the first server is stored: anybody can wake an object by
+/// its name, and that must leave nothing behind.
 pub(super) struct SqlServerStore {
     sql: SqlStorage,
+    kv: KeyValue,
+    is_there: Cell<bool>,
 }
 
 impl SqlServerStore {
     pub(super) fn new(storage: &Storage) -> Self {
-        Self { sql: storage.sql() }
+        Self {
+            sql: storage.sql(),
+            kv: KeyValue::of(storage),
+            is_there: Cell::new(false),
+        }
+    }
+
+    fn is_there(&self) -> Result<bool, StoreError> {
+        if self.is_there.get() {
+            return Ok(true);
+        }
+        let version = self.kv.get(SCHEMA_KEY)?.as_f64();
+        if version.is_some_and(|version| version >= SCHEMA_VERSION) {
+            self.is_there.set(true);
+        } else if !rows(&self.sql, EXISTS, Vec::new())?.is_empty() {
+            // Of a version that did not say so.
+            self.create()?;
+        }
+        Ok(self.is_there.get())
+    }
+
+    fn create(&self) -> Result<(), StoreError> {
+        rows(&self.sql, CREATE, Vec::new())?;
+        self.kv
+            .put(SCHEMA_KEY, &JsValue::from_f64(SCHEMA_VERSION))?;
+        self.is_there.set(true);
+        Ok(())
+    }
+
+    fn run(&self, statement: &str, values: Vec<SqlStorageValue>) -> Result<Vec<Row>, StoreError> {
+        if !self.is_there()? {
+            return Ok(Vec::new());
+        }
+        rows(&self.sql, statement, values)
     }
 }
 
 impl ServerStore for SqlServerStore {
     fn list(&self) -> Result<Vec<Result<ServerRow, DamagedRow>>, StoreError> {
-        Ok(rows(&self.sql, LIST, Vec::new())?
-            .into_iter()
-            .map(decode)
-            .collect())
+        let rows = self.run(LIST, Vec::new())?;
+        Ok(rows.into_iter().map(decode).collect())
     }
 
     fn get(&self, id: &str) -> Result<Option<Result<ServerRow, DamagedRow>>, StoreError> {
-        Ok(rows(&self.sql, GET, vec![text(id)])?
-            .into_iter()
-            .next()
-            .map(decode))
+        let rows = self.run(GET, vec![text(id)])?;
+        Ok(rows.into_iter().next().map(decode))
     }
 
     fn put(&self, row: &ServerRow) -> Result<(), StoreError> {
+        if !self.is_there()? {
+            self.create()?;
+        }
         let optional =
             |value: &Option<String>| value.as_deref().map_or(SqlStorageValue::Null, text);
         let values = vec![
@@ -91,11 +114,12 @@ impl ServerStore for SqlServerStore {
     }
 
     fn set_options(&self, id: &str, options: &str) -> Result<(), StoreError> {
-        rows(&self.sql, SET_OPTIONS, vec![text(options), text(id)]).map(drop)
+        self.run(SET_OPTIONS, vec![text(options), text(id)])
+            .map(drop)
     }
 
     fn delete(&self, id: &str) -> Result<bool, StoreError> {
-        Ok(!rows(&self.sql, DELETE, vec![text(id)])?.is_empty())
+        Ok(!self.run(DELETE, vec![text(id)])?.is_empty())
     }
 }
 
@@ -179,6 +203,42 @@ impl KeyValue {
     }
 }
 
+/// Values are stored as JavaScript values, not as text: so does the TypeScript package.
+#[async_trait(?Send)]
+impl KeyValueStore for KeyValue {
+    async fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let value = self.get(key)?;
+        if value.is_undefined() {
+            return Ok(None);
+        }
+        let text = js_sys::JSON::stringify(&value).map_err(thrown)?;
+        Ok(text.as_string())
+    }
+
+    async fn put(&self, key: &str, json: &str) -> Result<(), StoreError> {
+        self.put(key, &js_sys::JSON::parse(json).map_err(thrown)?)
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
+        keys.iter()
+            .try_for_each(|key| self.0.delete(key).map(drop).map_err(thrown))
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let options = js_sys::Object::new();
+        js_sys::Reflect::set(&options, &"prefix".into(), &prefix.into()).map_err(thrown)?;
+        let entries = self.0.list(&options).map_err(thrown)?;
+        let entries = js_sys::try_iter(&entries).map_err(thrown)?;
+        // Read to its end at once: no other statement may come between.
+        let mut keys = Vec::new();
+        for entry in entries.into_iter().flatten() {
+            let entry = js_sys::Array::from(&entry.map_err(thrown)?);
+            keys.extend(entry.get(0).as_string());
+        }
+        Ok(keys)
+    }
+}
+
 fn thrown(value: JsValue) -> StoreError {
     refused(worker::Error::from(value))
 }
@@ -196,4 +256,8 @@ extern "C" {
     fn get(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(method, catch)]
     fn put(this: &SyncKv, key: &str, value: &JsValue) -> Result<(), JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn delete(this: &SyncKv, key: &str) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method, catch)]
+    fn list(this: &SyncKv, options: &js_sys::Object) -> Result<JsValue, JsValue>;
 }

@@ -1,6 +1,7 @@
 //! The ports of the tests: HTTP served from memory, a clock moved by hand, a table in memory.
 
 pub mod case_server;
+pub mod crypto;
 pub mod mcp_server;
 pub mod streams;
 pub mod talker;
@@ -23,6 +24,7 @@ use workers_agents::{
     ConnectionState, Error, McpClientManager, McpClientOptions, RegisterServer, ServerFilter,
 };
 
+use self::crypto::NativeCrypto;
 use self::mcp_server::LegacyServer;
 use self::streams::Fed;
 
@@ -117,6 +119,11 @@ impl Network {
             .insert(url.to_owned(), Rc::new(peer));
     }
 
+    /// The peer that is served at a URL, to put another in front of it.
+    pub fn peer(&self, url: &str) -> Rc<dyn Fn(&Seen) -> Reply> {
+        self.peers.borrow()[url].clone()
+    }
+
     pub fn methods(&self) -> Vec<String> {
         self.seen.borrow().iter().map(Seen::rpc).collect()
     }
@@ -126,7 +133,7 @@ impl Network {
     }
 }
 
-struct MemoryHttp(Rc<Network>);
+pub struct MemoryHttp(pub Rc<Network>);
 
 /// Counts an exchange from its request to its drop.
 struct Open(Rc<Network>);
@@ -150,9 +157,10 @@ impl Http for MemoryHttp {
             method: request.method.to_string(),
             url: request.url.as_str().to_owned(),
             headers: request.headers.clone(),
-            body: request
-                .body
-                .map_or(Value::Null, |body| serde_json::from_str(body).unwrap()),
+            body: request.body.map_or(Value::Null, |body| {
+                // Forms are no JSON.
+                serde_json::from_str(body).unwrap_or_else(|_| Value::from(body))
+            }),
             text: request.body.unwrap_or_default().to_owned(),
         };
         network.seen.borrow_mut().push(seen.clone());
@@ -324,6 +332,38 @@ impl TaskStore for MemoryTasks {
     }
 }
 
+/// Values in memory.
+#[derive(Default)]
+pub struct MemoryKeys {
+    pub values: RefCell<BTreeMap<String, String>>,
+    pub reads: Cell<usize>,
+}
+
+#[async_trait(?Send)]
+impl KeyValueStore for MemoryKeys {
+    async fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.reads.set(self.reads.get() + 1);
+        Ok(self.values.borrow().get(key).cloned())
+    }
+
+    async fn put(&self, key: &str, json: &str) -> Result<(), StoreError> {
+        self.values.borrow_mut().insert(key.into(), json.into());
+        Ok(())
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), StoreError> {
+        let mut values = self.values.borrow_mut();
+        values.retain(|key, _| !keys.contains(key));
+        Ok(())
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let values = self.values.borrow();
+        let keys = values.keys().filter(|key| key.starts_with(prefix));
+        Ok(keys.cloned().collect())
+    }
+}
+
 /// One object: its memory is the manager, everything else outlives it.
 pub struct World {
     pub pool: LocalPool,
@@ -331,6 +371,7 @@ pub struct World {
     pub clock: Rc<ManualClock>,
     pub table: Rc<MemoryTable>,
     pub tasks: Rc<MemoryTasks>,
+    pub keys: Rc<MemoryKeys>,
     pub options: McpClientOptions,
 }
 
@@ -342,6 +383,7 @@ impl World {
             clock: Rc::default(),
             table: Rc::default(),
             tasks: Rc::default(),
+            keys: Rc::default(),
             options: McpClientOptions::default(),
         }
     }
@@ -354,6 +396,8 @@ impl World {
             spawn: Rc::new(PoolSpawn(self.pool.spawner())),
             servers: self.table.clone(),
             tasks: self.tasks.clone(),
+            keys: self.keys.clone(),
+            crypto: Rc::new(NativeCrypto),
         };
         McpClientManager::on_ports(ports, "gull", "0.4.0", self.options.clone())
     }
