@@ -65,6 +65,7 @@ pub mod routing;
 pub(crate) mod runtime;
 pub mod transport;
 pub mod url_guard;
+pub mod vault;
 
 pub use agent::Agent;
 #[cfg(feature = "entrypoint")]
