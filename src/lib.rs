@@ -58,6 +58,7 @@ mod entrypoint;
 pub mod error;
 pub mod events;
 pub mod mcp;
+pub mod oauth;
 pub mod ports;
 pub mod protocol;
 pub mod retry;
