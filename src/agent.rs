@@ -23,8 +23,11 @@ impl Agent {
         lifecycle: Lifecycle,
         name: &str,
         version: &str,
-        options: McpClientOptions,
+        mut options: McpClientOptions,
     ) -> Self {
+        if options.oauth_namespace.is_none() {
+            options.oauth_namespace = lifecycle.name().ok();
+        }
         let mcp = McpClientManager::with_options(&lifecycle, name, version, options);
         Self { lifecycle, mcp }
     }

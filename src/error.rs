@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::mcp::{ConnectionState, ServerId};
+use crate::oauth::{AuthorizationUrl, OAuthError};
 use crate::ports::{DamagedRow, StoreError};
 use crate::protocol::{ProtocolError, RpcError, SkillMismatch};
 use crate::retry::InvalidRetry;
@@ -120,6 +121,17 @@ pub enum Error {
     /// The server answered with a JSON-RPC error.
     #[error(transparent)]
     Rpc(#[from] RpcError),
+    /// The user must sign in, or consent to more, before this can be done.
+    #[error("MCP server \"{id}\" needs its user to sign in")]
+    SignInRequired {
+        /// The server.
+        id: ServerId,
+        /// Where to send the user.
+        auth_url: AuthorizationUrl,
+    },
+    /// Permission could not be got.
+    #[error(transparent)]
+    Authorization(#[from] OAuthError),
     /// The server broke the protocol, or speaks none of our revisions.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
@@ -156,9 +168,10 @@ impl Error {
         text
     }
 
-    /// Whether the server asked for authorization: HTTP status 401, nothing else.
+    /// Whether the server asked for authorization: HTTP status 401, or a sign-in that has begun
+    /// because of it.
     pub fn is_unauthorized(&self) -> bool {
-        self.http_status() == Some(401)
+        self.http_status() == Some(401) || matches!(self, Self::SignInRequired { .. })
     }
 
     /// Whether the server has no endpoint for this transport: HTTP status 404 or 405.
@@ -205,6 +218,10 @@ impl Error {
             Self::Transport(TransportError::Status(failure)) if failure.status == 401 => {
                 "unauthorized"
             }
+            Self::SignInRequired { .. } => "sign-in-required",
+            Self::Authorization(_) | Self::Transport(TransportError::Permission(_)) => {
+                "authorization"
+            }
             Self::Transport(_) => "transport",
             Self::Rpc(_) => "rpc",
             Self::Protocol(_) => "protocol",
@@ -219,6 +236,7 @@ impl Error {
         match self {
             Self::Timeout { .. } => true,
             Self::Transport(error) => error.is_transient(),
+            Self::Authorization(error) => error.is_transient(),
             Self::Rpc(error) => error.http_status.is_some_and(is_transient_status),
             _ => false,
         }
@@ -228,6 +246,8 @@ impl Error {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Transport(TransportError::Status(failure)) => failure.retry_after,
+            Self::Transport(TransportError::Permission(error)) => error.retry_after,
+            Self::Authorization(error) => error.retry_after(),
             Self::Rpc(error) => error.retry_after,
             _ => None,
         }

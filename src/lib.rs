@@ -35,9 +35,9 @@
 //!   routing      runtime        URLs to objects; adapters for the ports
 //! ──────────────────────────────  the platform: `worker` and JavaScript only above this line
 //!   mcp                         servers, connections, catalogues
-//!   transport                   sending messages
+//!   transport    oauth          sending messages; getting permission
 //!   protocol                    MCP on the wire: values, parsers, decisions
-//!   ports  error  retry  events  url_guard
+//!   ports  error  retry  events  url_guard  vault
 //! ```
 //!
 //! Below the line nothing knows the platform: it runs natively, against servers in memory and a
@@ -74,15 +74,17 @@ pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
 pub use lifecycle::{Capability, Hooks, Lifecycle, LifecycleObject};
 pub use mcp::{
-    CallOptions, CatalogCounts, Completion, CompletionTarget, ConnectionInfo, ConnectionState,
-    ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers, KnownTask, LastError, ListKind,
-    ListProblem, LoadedSkill, LogLevel, McpClientManager, McpClientOptions, McpEvent,
-    OpenQuestions, OutputCheck, Progress, Question, RegisterServer, Root, SamplingRequest,
-    SamplingResult, ServerFilter, ServerId, ServerItem, Started, StoredServer, StreamPolicy, Task,
-    TaskStatus,
+    AuthorizationInfo, CallOptions, CatalogCounts, Completion, CompletionTarget, Connected,
+    ConnectionInfo, ConnectionState, ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers,
+    KnownTask, LastError, ListKind, ListProblem, LoadedSkill, LogLevel, McpClientManager,
+    McpClientOptions, McpEvent, OAuthCallback, OpenQuestions, OutputCheck, Progress, Question,
+    RegisterServer, Root, SamplingRequest, SamplingResult, ServerFilter, ServerId, ServerItem,
+    SignInOutcome, Started, StoredServer, StreamPolicy, Task, TaskStatus,
 };
+pub use oauth::{ClientInformation, OAuthError, OAuthProvider, OAuthSettings, StoredOAuthProvider};
 pub use protocol::Revision;
 pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};
 pub use runtime::binding_http;
 pub use transport::TransportKind;
+pub use url_guard::UrlPolicy;

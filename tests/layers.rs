@@ -39,17 +39,20 @@ const SHELL_OF_LIFECYCLE: [&str; 3] = [
 
 /// What each module may use of the crate, itself left out. `error` is the sum of all errors, so
 /// everybody may use it and it may name the errors of everybody.
-const EDGES: [(&str, &[&str]); 13] = [
+const EDGES: [(&str, &[&str]); 15] = [
     ("url_guard", &[]),
     ("retry", &[]),
     ("events", &[]),
     ("ports", &["url_guard"]),
+    ("vault", &["ports"]),
     ("protocol", &[]),
     ("transport", &["ports", "protocol", "url_guard"]),
+    ("oauth", &["ports", "protocol", "url_guard"]),
     (
         "error",
         &[
             "mcp",
+            "oauth",
             "ports",
             "protocol",
             "retry",
@@ -61,26 +64,31 @@ const EDGES: [(&str, &[&str]); 13] = [
         "mcp",
         &[
             "events",
+            "oauth",
             "ports",
             "protocol",
             "retry",
             "transport",
             "url_guard",
+            "vault",
         ],
     ),
     ("runtime", &["ports"]),
     ("routing", &[]),
     ("lifecycle", &["routing", "runtime"]),
-    ("agent", &["lifecycle", "mcp", "routing"]),
+    ("agent", &["lifecycle", "mcp", "routing", "vault"]),
     (
         "entrypoint",
         &[
             "lifecycle",
             "mcp",
+            "oauth",
             "protocol",
             "retry",
             "routing",
             "transport",
+            "url_guard",
+            "vault",
         ],
     ),
 ];

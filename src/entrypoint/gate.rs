@@ -22,7 +22,29 @@ pub(super) enum Refusal {
     NotLocal,
 }
 
+/// Whether a URL is one of those that may come from anybody, below an object: its callback, with a
+/// state as it is issued here, or its document.
+pub(super) fn is_for_anybody(url: &Url) -> bool {
+    let segments: Vec<&str> = url
+        .path_segments()
+        .map(Iterator::collect)
+        .unwrap_or_default();
+    match segments.as_slice() {
+        ["agents", _, _, "callback"] => url.query_pairs().any(|(name, value)| {
+            let nonce = value.split('.').next().unwrap_or_default();
+            name == "state" && nonce.len() >= 21 && nonce.len() < value.len()
+        }),
+        ["agents", _, _, "client-metadata.json"] => true,
+        _ => false,
+    }
+}
+
 impl Access {
+    /// Whether the Worker is open for anybody at all.
+    pub(super) fn is_configured(&self) -> bool {
+        self.token.is_some() || self.allow_insecure_local
+    }
+
     /// Judges a request by its URL and the headers `authorization` and `origin`.
     ///
     /// A token that is set always counts. Without one, `ALLOW_INSECURE_LOCAL` admits requests to
@@ -85,6 +107,23 @@ mod tests {
             allow_insecure_local: local,
         };
         access.admit(&Url::parse(url).unwrap(), authorization, origin)
+    }
+
+    #[test]
+    fn anybody_may_come_back() {
+        for (url, open) in [
+            ("callback?state=abcdefghijklmnopqrstu.server&code=c", true),
+            ("callback?state=abcdefghijklmnopqrstu.&code=c", true),
+            ("callback?state=abcdefghijklmnopqrstu", false),
+            ("callback?state=short.server", false),
+            ("callback", false),
+            ("client-metadata.json", true),
+            ("servers?state=abcdefghijklmnopqrstu.server", false),
+            ("x/callback?state=abcdefghijklmnopqrstu.server", false),
+        ] {
+            let url = format!("https://a.example/agents/tool-agent/x/{url}");
+            assert_eq!(is_for_anybody(&Url::parse(&url).unwrap()), open, "{url}");
+        }
     }
 
     const PUBLIC: &str = "https://agents.example.com/agents/tool-agent/x/servers";

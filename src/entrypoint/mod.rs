@@ -14,13 +14,14 @@ mod problem;
 
 use std::time::Duration;
 
-use worker::{Context, Env, Request, Response, Result, durable_object, event};
+use worker::{Context, Env, Method, Request, Response, Result, durable_object, event};
 
 use self::events::RecentEvents;
 use self::gate::{Access, Refusal};
 use self::problem::Problem;
 use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
 use crate::mcp::{McpClientManager, McpClientOptions, OpenQuestions, StreamPolicy};
+use crate::url_guard::{PatternError, UrlPolicy};
 
 /// A Durable Object that manages MCP servers for whoever may use the Worker.
 #[durable_object]
@@ -30,13 +31,17 @@ pub struct ToolAgent {
     mcp: McpClientManager,
     questions: OpenQuestions,
     events: RecentEvents,
+    /// The origin of callbacks, where it is not that of the request.
+    public_origin: Option<String>,
 }
 
 crate::install!(ToolAgent);
 
 impl LifecycleObject for ToolAgent {
     fn new(lifecycle: Lifecycle) -> Self {
-        let options = options(lifecycle.env());
+        let mut options = options(lifecycle.env());
+        options.oauth_namespace = lifecycle.name().ok();
+        let public_origin = variable(lifecycle.env(), "PUBLIC_ORIGIN");
         let version = env!("WORKERS_AGENTS_BUILD");
         let mcp = McpClientManager::with_options(&lifecycle, "workers-agents", version, options);
         let questions = OpenQuestions::new();
@@ -47,6 +52,7 @@ impl LifecycleObject for ToolAgent {
             mcp,
             questions,
             events,
+            public_origin,
         }
     }
 
@@ -61,6 +67,7 @@ impl Hooks for ToolAgent {
             mcp,
             questions,
             events,
+            public_origin,
             ..
         } = self;
         api::answer(
@@ -68,6 +75,7 @@ impl Hooks for ToolAgent {
                 mcp,
                 questions,
                 events,
+                public_origin: public_origin.as_deref(),
             },
             request,
         )
@@ -103,10 +111,40 @@ fn options(env: &Env) -> McpClientOptions {
     if let Some(streams) = number("MAX_STREAMS") {
         options.max_streams = usize::try_from(streams).unwrap_or(usize::MAX);
     }
+    options.url_policy = url_policy(env);
     if let Some(bytes) = number("MAX_RESPONSE_BYTES") {
         options.max_response_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     }
     options
+}
+
+type Change = fn(UrlPolicy, &str) -> std::result::Result<UrlPolicy, PatternError>;
+
+/// Hosts that an operator opens or closes. A pattern that cannot be read is named in the log, and
+/// nothing else is opened or closed by it.
+fn url_policy(env: &Env) -> UrlPolicy {
+    let mut policy = UrlPolicy::default();
+    if let Some(value) = variable(env, "ALLOW_LOOPBACK") {
+        policy = policy.allow_loopback(is_on(&value));
+    }
+    let lists: [(&str, Change); 2] = [
+        ("ALLOWED_HOSTS", UrlPolicy::allow_host),
+        ("DENIED_HOSTS", UrlPolicy::deny_host),
+    ];
+    for (name, change) in lists {
+        let list = variable(env, name).unwrap_or_default();
+        for pattern in list
+            .split(',')
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+        {
+            match change(policy.clone(), pattern) {
+                Ok(changed) => policy = changed,
+                Err(error) => worker::console_error!("{name}: {error}"),
+            }
+        }
+    }
+    policy
 }
 
 fn variable(env: &Env, name: &str) -> Option<String> {
@@ -133,7 +171,11 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
         return Problem::new(404, "not-found", "nothing is here; the dashboard is at /")
             .into_response();
     }
-    if let Err(refusal) = admit(&request, &env)? {
+    // What authorization servers and the users they send back ask for. The object answers nothing
+    // else there.
+    if !is_for_anybody(&request, &env)?
+        && let Err(refusal) = admit(&request, &env)?
+    {
         return explain(&refusal).into_response();
     }
     match crate::route_agent_request(request, &env).await? {
@@ -143,12 +185,25 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
     }
 }
 
-fn admit(request: &Request, env: &Env) -> Result<std::result::Result<(), Refusal>> {
-    let access = Access {
+/// Whether a request may come from anybody: a user who comes back, with the state that only that user
+/// has, or a server that reads the document about the client. The token must be set all the same.
+fn is_for_anybody(request: &Request, env: &Env) -> Result<bool> {
+    if !matches!(request.method(), Method::Get) || !access(env).is_configured() {
+        return Ok(false);
+    }
+    Ok(gate::is_for_anybody(&request.url()?))
+}
+
+fn access(env: &Env) -> Access {
+    Access {
         token: variable(env, "AGENT_TOKEN"),
         allow_insecure_local: variable(env, "ALLOW_INSECURE_LOCAL")
             .is_some_and(|value| is_on(&value)),
-    };
+    }
+}
+
+fn admit(request: &Request, env: &Env) -> Result<std::result::Result<(), Refusal>> {
+    let access = access(env);
     let headers = request.headers();
     let (authorization, origin) = (headers.get("authorization")?, headers.get("origin")?);
     Ok(access.admit(&request.url()?, authorization.as_deref(), origin.as_deref()))

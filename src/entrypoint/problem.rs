@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 use worker::{Headers, Response, ResponseBuilder, Result};
 
 use crate::Error;
+use crate::mcp::ConnectionState;
 
 /// A failed request. `kind` names the case for programs, `detail` says it to people.
 #[derive(Debug)]
@@ -79,7 +80,8 @@ impl From<Error> for Problem {
             | Error::InvalidRetry(_)
             | Error::UnsupportedTransport(_)
             | Error::UnusableTool { .. } => 422,
-            Error::ServerIdInUse { .. }
+            Error::SignInRequired { .. }
+            | Error::ServerIdInUse { .. }
             | Error::DamagedRow { .. }
             | Error::NotConnected { .. }
             | Error::Closed
@@ -87,6 +89,7 @@ impl From<Error> for Problem {
             | Error::QuestionClosed => 409,
             Error::Timeout { .. } => 504,
             Error::Transport(_)
+            | Error::Authorization(_)
             | Error::NoTransport { .. }
             | Error::Rpc(_)
             | Error::Protocol(_)
@@ -110,6 +113,12 @@ impl From<Error> for Problem {
             if let Some(data) = data {
                 problem = problem.with("data", data);
             }
+        }
+        if let Error::SignInRequired { id, auth_url } = &error {
+            problem = problem
+                .with("serverId", id.as_str())
+                .with("state", json!(ConnectionState::Authenticating))
+                .with("authUrl", auth_url.as_str());
         }
         if let Error::NotConnected { state, .. } = &error {
             problem = problem.with("state", json!(state));

@@ -12,6 +12,7 @@ use super::handlers::{Handlers, SamplingResult, sampling_request};
 use super::offers::Offers;
 use crate::protocol::bounded::raw_member;
 use crate::protocol::{RpcError, clip};
+use crate::url_guard::GuardedUrl;
 
 /// The longest reason that a server is told, in characters.
 const MAX_REASON: usize = 500;
@@ -54,6 +55,8 @@ pub(crate) struct Asker {
     pub(crate) server: ServerId,
     pub(crate) offers: Offers,
     pub(crate) handlers: Rc<Handlers>,
+    /// Where they are.
+    pub(crate) url: GuardedUrl,
 }
 
 /// Answers one request of a server with the result as it goes on the wire.
@@ -66,12 +69,13 @@ pub(crate) async fn answer(
         server,
         offers,
         handlers,
+        url,
     } = asker;
     if !offers.cover(method) {
         return Err(Refusal::NotOffered);
     }
     match method {
-        "elicitation/create" => elicit(server, offers, &handlers, params).await,
+        "elicitation/create" => elicit(server, &url, offers, &handlers, params).await,
         "sampling/createMessage" => sample(server, &handlers, params).await,
         "roots/list" => {
             let roots = handlers.roots().ok_or(Refusal::NotOffered)?;
@@ -83,6 +87,7 @@ pub(crate) async fn answer(
 
 async fn elicit(
     server: ServerId,
+    url: &GuardedUrl,
     offers: Offers,
     handlers: &Handlers,
     params: Option<Box<RawValue>>,
@@ -105,6 +110,7 @@ async fn elicit(
         ));
     }
     request.check_form().map_err(Refusal::Invalid)?;
+    request.check_page(url).map_err(Refusal::Invalid)?;
     let outcome = handlers
         .ask(request.clone(), server)
         .await

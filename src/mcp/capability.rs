@@ -3,10 +3,15 @@
 use std::rc::Rc;
 
 use async_trait::async_trait;
+use worker::{Headers, Method, Request, Response, ResponseBuilder};
 
 use super::{McpClientManager, McpClientOptions};
-use crate::Result;
 use crate::lifecycle::{Capability, Lifecycle};
+use crate::vault::KeyRing;
+use crate::{Error, Result};
+
+/// The secret that holds the keys.
+const ENCRYPTION_KEY: &str = "AGENT_ENCRYPTION_KEY";
 
 impl McpClientManager {
     /// A manager for the object of this lifecycle. `name` and `version` are sent to servers.
@@ -21,19 +26,51 @@ impl McpClientManager {
         lifecycle: &Lifecycle,
         name: &str,
         version: &str,
-        options: McpClientOptions,
+        mut options: McpClientOptions,
     ) -> Self {
-        let storage = lifecycle.storage();
-        let manager = Self::on_ports(crate::runtime::ports(&storage), name, version, options);
+        let mut broken = None;
+        if options.encryption.is_none()
+            && let Ok(keys) = lifecycle.env().secret(ENCRYPTION_KEY)
+        {
+            // Without a key that can be read nothing is stored, rather than stored in the clear.
+            match KeyRing::parse(&keys.to_string()) {
+                Ok(ring) => options.encryption = Some(ring),
+                Err(error) => broken = Some(Error::InvalidOption(error.to_string())),
+            }
+        }
+        let manager = Self::on_ports(
+            crate::runtime::ports(&lifecycle.storage()),
+            name,
+            version,
+            options,
+        );
         lifecycle.install(Rc::new(Mcp {
             manager: manager.clone(),
+            broken,
         }));
         manager
     }
 }
 
+/// The answer to a callback, as the platform sends it.
+pub(crate) fn as_platform_response(answer: http::Response<String>) -> worker::Result<Response> {
+    let (parts, body) = answer.into_parts();
+    let headers = Headers::new();
+    for (name, value) in &parts.headers {
+        if let Ok(value) = value.to_str() {
+            headers.append(name.as_str(), value)?;
+        }
+    }
+    let response = ResponseBuilder::new()
+        .with_status(parts.status.as_u16())
+        .with_headers(headers);
+    Ok(response.fixed(body.into_bytes()))
+}
+
 struct Mcp {
     manager: McpClientManager,
+    /// Why the object cannot start.
+    broken: Option<Error>,
 }
 
 #[async_trait(?Send)]
@@ -43,7 +80,30 @@ impl Capability for Mcp {
     }
 
     async fn on_start(&self) -> Result<()> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
         self.manager.restore()
+    }
+
+    /// A user who comes back from an authorization server, and a server that reads the document about
+    /// the client.
+    async fn on_request(&self, request: &Request) -> Result<Option<Response>> {
+        if !matches!(request.method(), Method::Get) {
+            return Ok(None);
+        }
+        let url = request.url()?;
+        if self.manager.is_callback_request(&url) {
+            let answer = self.manager.handle_callback(&url).await;
+            return Ok(Some(as_platform_response(answer)?));
+        }
+        let Some(document) = self.manager.client_metadata_document(&url)? else {
+            return Ok(None);
+        };
+        let response = ResponseBuilder::new()
+            .with_header("content-type", "application/json")?
+            .with_header("cache-control", "public, max-age=300")?;
+        Ok(Some(response.fixed(document.to_string().into_bytes())))
     }
 
     async fn dispose(&self) -> Result<()> {

@@ -1,27 +1,34 @@
 //! One live server: its phase, its client and its catalogue.
 
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+
 use super::catalog::{Catalog, ListKind, Loader};
 use super::client::{Client, ClientHooks, ClientParts};
 use super::dial::Dial;
+use super::document::document_beside;
 use super::event::McpEvent;
 use super::handlers::Handlers;
 use super::handshake::Hint;
 use super::inbox::Notice;
 use super::joined::{Joined, Running};
 use super::listening::Wishes;
+use super::permission::Tokens;
 use super::refresh::Refresh;
-use super::server::{StoredServer, change, clear_sign_in};
+use super::server::{StoredServer, change};
 use super::session::{Agreement, Identity, Session};
+use super::sign_in::Operation;
 use super::slots::Slots;
 use super::state::{Event, Phase};
 use super::{ConnectionState, LastError, McpClientOptions, ServerId};
+use crate::oauth::{Authorizer, OAuthProvider, ProviderContext};
 use crate::ports::Ports;
-use crate::url_guard::GuardedUrl;
+use crate::vault::Vault;
 use crate::{Error, Result};
 
 /// What every connection of a manager has in common.
@@ -36,6 +43,37 @@ pub(crate) struct Common {
     pub(crate) changed: Box<dyn Fn()>,
     /// Called with what servers tell.
     pub(crate) event: Box<dyn Fn(&McpEvent)>,
+    /// Providers that the host has given with a registration.
+    pub(crate) providers: RefCell<HashMap<ServerId, Rc<dyn OAuthProvider>>>,
+    /// Who gets permission, for each server where somebody has asked.
+    pub(crate) authorizers: RefCell<HashMap<ServerId, Rc<Authorizer>>>,
+    /// What the keys of sign-ins begin with.
+    pub(crate) namespace: String,
+    /// Encrypts headers, where there is a key.
+    pub(crate) vault: Option<Rc<Vault>>,
+}
+
+impl Common {
+    /// For which server a provider is made.
+    pub(crate) fn provider_context(&self, server: &StoredServer) -> ProviderContext {
+        let callback_url = Some(server.callback_url.clone()).filter(|url| !url.is_empty());
+        let oauth = server.options.oauth.clone().unwrap_or_default();
+        let document = self.options.client_metadata_url.clone();
+        let document = oauth.client_metadata_url.or(document);
+        ProviderContext {
+            keys: self.ports.keys.clone(),
+            namespace: self.namespace.clone(),
+            server_id: server.id.to_string(),
+            server_url: server.url.clone(),
+            client_metadata_url: document
+                .or_else(|| callback_url.as_deref().and_then(document_beside)),
+            callback_url,
+            client_id: server.client_id.clone(),
+            client_name: self.identity.info.name.clone(),
+            settings: oauth.settings,
+            grant: oauth.grant.into(),
+        }
+    }
 }
 
 pub(crate) struct Connection {
@@ -60,13 +98,18 @@ pub(crate) struct Connection {
     attempt: Cell<u64>,
     connecting: RefCell<Option<Running>>,
     discovering: RefCell<Option<Running>>,
+    /// Whether the attempt under way is not one that somebody has asked for.
+    pub(super) is_unasked: Cell<bool>,
+    /// A sign-in that is being begun, and one that is being ended.
+    pub(super) signing_in: RefCell<Option<Running>>,
+    pub(super) exchanging: RefCell<Option<Running>>,
 }
 
 impl Connection {
     /// A connection that is about to be opened, or that waits for its user to sign in.
     pub(crate) fn new(server: StoredServer, common: Rc<Common>) -> Rc<Self> {
         let phase = if server.awaits_sign_in() {
-            Phase::Authenticating
+            Phase::Authenticating { usable: false }
         } else {
             Phase::Connecting
         };
@@ -86,6 +129,9 @@ impl Connection {
             attempt: Cell::new(0),
             connecting: RefCell::default(),
             discovering: RefCell::default(),
+            is_unasked: Cell::new(false),
+            signing_in: RefCell::default(),
+            exchanging: RefCell::default(),
         })
     }
 
@@ -106,6 +152,25 @@ impl Connection {
         self.phase.borrow().state()
     }
 
+    /// Whether requests can be sent.
+    pub(super) fn is_usable(&self) -> bool {
+        self.phase.borrow().is_usable()
+    }
+
+    /// Whether it is not to be used any more.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.phase.borrow().error(), Some(Error::Closed))
+    }
+
+    /// The number of the current attempt.
+    pub(super) fn attempt(&self) -> u64 {
+        self.attempt.get()
+    }
+
+    pub(super) fn client(&self) -> Option<Rc<Client>> {
+        self.client.borrow().clone()
+    }
+
     pub(crate) fn error(&self) -> Option<Error> {
         let failed = self.phase.borrow().error().cloned();
         failed.or_else(|| self.discovery_error.borrow().clone())
@@ -117,7 +182,7 @@ impl Connection {
 
     /// Keeps account of a failure.
     pub(crate) fn failed(&self, error: &Error) {
-        if matches!(error, Error::Closed) {
+        if matches!(error, Error::Closed | Error::SignInRequired { .. }) {
             return;
         }
         let attempts = self.failures.get().saturating_add(1);
@@ -174,25 +239,47 @@ impl Connection {
         if let Some(running) = &*self.connecting.borrow() {
             return running.join();
         }
+        let exchange = self.exchanging.borrow().as_ref().map(Running::join);
+        if let Some(exchange) = exchange {
+            // The user has just come back: what comes of that decides.
+            let this = self.clone();
+            let after = async move {
+                exchange.await?;
+                if this.is_usable() {
+                    return Ok(());
+                }
+                this.connect().await
+            };
+            return after.boxed_local().shared();
+        }
+        self.connect_anew()
+    }
+
+    /// Opens the connection, whatever is under way.
+    pub(super) fn connect_anew(self: &Rc<Self>) -> Joined {
         let attempt = self.supersede();
         self.discovery_error.take();
         self.apply(attempt, Event::Connect);
         let this = self.clone();
         // Closing aborts this, so it never finishes for an attempt that is over.
         let running = Running::start(&*self.common.ports.spawn, async move {
-            let outcome = this.open(attempt).await;
+            let mut outcome = this.open(attempt).await;
+            if let Err(error) = outcome {
+                outcome = Err(this.seek_permission(error, Operation::CONNECT).await);
+            }
             this.connecting.take();
+            this.is_unasked.set(false);
             match outcome {
                 Ok(client) => {
                     this.client.replace(Some(client));
-                    if this.server().awaits_sign_in() {
-                        // If it cannot be stored, the server is parked once more after the next wake.
-                        let _ = clear_sign_in(&*this.common.ports.servers, &this.id);
-                    }
+                    this.let_in();
                     this.succeeded();
+                    this.forgive(Operation::CONNECT);
                     this.apply(attempt, Event::Opened);
                     Ok(())
                 }
+                // The phase says so already.
+                Err(error @ Error::SignInRequired { .. }) => Err(error),
                 Err(error) => {
                     this.failed(&error);
                     this.apply(attempt, Event::Failed(error.clone()));
@@ -222,7 +309,10 @@ impl Connection {
             if let Some(session) = client.session().filter(|session| !session.is_resumed()) {
                 client.listen(&session, false);
             }
-            let outcome = this.load(&client, timeout, &ListKind::ALL, false).await;
+            let mut outcome = this.load(&client, timeout, &ListKind::ALL, false).await;
+            if let Err(error) = outcome {
+                outcome = Err(this.seek_permission(error, Operation::LIST).await);
+            }
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
@@ -230,12 +320,17 @@ impl Connection {
                     this.listed.set(true);
                     this.discovery_error.take();
                     this.succeeded();
+                    this.forgive(Operation::LIST);
                     if let Some(session) = client.session() {
                         client.listen(&session, false);
                     }
                     this.apply(attempt, Event::Discovered);
+                    if this.asks_for_more() {
+                        this.apply(attempt, Event::SignIn { usable: true });
+                    }
                     Ok(())
                 }
+                Err(error @ Error::SignInRequired { .. }) => Err(error),
                 Err(error) => {
                     // A session from storage that has not once been answered was never a connection.
                     let is_unconfirmed =
@@ -297,7 +392,7 @@ impl Connection {
         let client = self.client.borrow().clone();
         let state = self.state();
         client
-            .filter(|_| state.is_open())
+            .filter(|_| self.is_usable())
             .ok_or_else(|| Error::NotConnected {
                 id: self.id.clone(),
                 state,
@@ -308,6 +403,8 @@ impl Connection {
     /// Gives up whatever is under way and ends the session. The object is not used afterwards.
     pub(crate) fn close(&self) {
         self.supersede();
+        // An exchange goes on: what it brings is kept, or taken back, but never lost.
+        self.exchanging.take();
         // For those who still hold it.
         self.phase.replace(Phase::Failed(Error::Closed));
     }
@@ -316,7 +413,11 @@ impl Connection {
     fn supersede(&self) -> u64 {
         let attempt = self.attempt.get() + 1;
         self.attempt.set(attempt);
-        let running = [self.connecting.take(), self.discovering.take()];
+        let running = [
+            self.connecting.take(),
+            self.discovering.take(),
+            self.signing_in.take(),
+        ];
         for running in running.into_iter().flatten() {
             running.abort();
         }
@@ -328,7 +429,7 @@ impl Connection {
     }
 
     /// Moves the phase, unless the event belongs to an attempt that is over.
-    fn apply(&self, attempt: u64, event: Event) {
+    pub(super) fn apply(&self, attempt: u64, event: Event) {
         if self.attempt.get() != attempt {
             return;
         }
@@ -350,8 +451,21 @@ impl Connection {
             ..
         } = &*self.common;
         // Judged again at every attempt: the row may be older than the guard.
-        let url = GuardedUrl::parse(&server.url)?;
-        let dial = Dial::new(ports.clone(), url, server.header_map()?, options);
+        let url = options.url_policy.guard(&server.url)?;
+        let mut revealed = (*server).clone();
+        if !self.common.reveal(&mut revealed).await? {
+            self.conceal_anew(&revealed).await;
+        }
+        let permission = self
+            .authorizer()?
+            .map(|authorizer| Rc::new(Tokens(authorizer)) as Rc<_>);
+        let dial = Dial::new(
+            ports.clone(),
+            url,
+            revealed.header_map()?,
+            permission,
+            options,
+        );
         // Only the first attempt after a wake takes up what was stored.
         let stored = if attempt == 1 {
             server.agreement()
@@ -384,6 +498,21 @@ impl Connection {
             client.open(stored, hint).await?;
         }
         ended.keep().ok_or(Error::Closed)
+    }
+
+    /// Encrypts headers that were stored before there was a key, or with an old one. If that fails
+    /// they stay as they are until the next attempt.
+    async fn conceal_anew(&self, revealed: &StoredServer) {
+        let mut concealed = revealed.clone();
+        if let Ok(true) = self.common.conceal(&mut concealed).await {
+            let _ = change(&*self.common.ports.servers, &self.id, |stored| {
+                let is_same = stored.url == concealed.url;
+                if is_same {
+                    stored.take_headers_of(concealed);
+                }
+                is_same
+            });
+        }
     }
 
     /// Stores every new agreement of an attempt, as long as the attempt is the current one.

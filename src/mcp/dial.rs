@@ -8,7 +8,7 @@ use http::HeaderMap;
 use super::McpClientOptions;
 use crate::Result;
 use crate::ports::Ports;
-use crate::transport::{HttpSse, HttpSseLimits, StreamableHttp, Transport};
+use crate::transport::{HttpSse, HttpSseLimits, Permission, StreamableHttp, Transport};
 use crate::url_guard::GuardedUrl;
 
 /// How long a server that may not speak HTTP+SSE at all has to name its endpoint.
@@ -19,6 +19,7 @@ pub(crate) struct Dial {
     ports: Ports,
     url: GuardedUrl,
     headers: HeaderMap,
+    permission: Option<Rc<dyn Permission>>,
     max_response_bytes: usize,
     limits: HttpSseLimits,
 }
@@ -28,6 +29,7 @@ impl Dial {
         ports: Ports,
         url: GuardedUrl,
         headers: HeaderMap,
+        permission: Option<Rc<dyn Permission>>,
         options: &McpClientOptions,
     ) -> Self {
         let limits = HttpSseLimits {
@@ -38,20 +40,27 @@ impl Dial {
             ports,
             url,
             headers,
+            permission,
             max_response_bytes: options.max_response_bytes,
             limits,
         }
     }
 
+    /// Where the server is.
+    pub(crate) fn url(&self) -> &GuardedUrl {
+        &self.url
+    }
+
     /// Streamable HTTP. Sends nothing.
     pub(crate) fn streamable_http(&self) -> Rc<dyn Transport> {
-        Rc::new(StreamableHttp::new(
+        let transport = StreamableHttp::new(
             self.ports.http.clone(),
             self.ports.clock.clone(),
             self.url.clone(),
             self.headers.clone(),
             self.max_response_bytes,
-        ))
+        );
+        Rc::new(transport.with_permission(self.permission.clone()))
     }
 
     /// HTTP+SSE. Opens the stream, and waits for the endpoint; a server that is not known to speak
@@ -67,6 +76,7 @@ impl Dial {
             self.ports.spawn.clone(),
             self.url.clone(),
             self.headers.clone(),
+            self.permission.clone(),
             limits,
         );
         Ok(Rc::new(transport.await?))

@@ -14,6 +14,7 @@ use super::ServerId;
 use crate::protocol::bounded::raw_member;
 use crate::protocol::clip;
 use crate::protocol::form::{Form, SafeUrl, check_url};
+use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
 
 /// The longest question that is kept for the user, in bytes.
@@ -45,7 +46,8 @@ pub enum ElicitMode {
     /// elicitation). Show the whole URL and its host, open it only when the user agrees, and never
     /// fetch it.
     Url {
-        /// Where to. An absolute `http` or `https` URL.
+        /// Where to. An absolute `http` or `https` URL that the manager's
+        /// [`UrlPolicy`](crate::url_guard::UrlPolicy) opens.
         url: SafeUrl,
         /// What a later notice of completion names (2025-11-25 only).
         elicitation_id: Option<String>,
@@ -122,6 +124,19 @@ impl ElicitRequest {
             ElicitMode::Form { requested_schema } => Form::read(requested_schema)
                 .map(drop)
                 .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Whether the server at this URL may show the page to a user.
+    ///
+    /// # Errors
+    /// Why not, for the server.
+    pub(crate) fn check_page(&self, server: &GuardedUrl) -> Result<(), String> {
+        match &self.mode {
+            ElicitMode::Form { .. } => Ok(()),
+            ElicitMode::Url { url, .. } => server
+                .check_page(url.as_str())
+                .map_err(|blocked| format!("the page is refused: {}", blocked.reason())),
         }
     }
 

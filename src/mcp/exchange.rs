@@ -157,6 +157,7 @@ impl Client {
                 server: self.server.clone(),
                 offers: line.offers,
                 handlers: self.handlers.clone(),
+                url: self.dial.url().clone(),
             };
             async move {
                 let InputRequest { method, params } = request;

@@ -14,6 +14,7 @@ use super::elicitation::ElicitationHandlers;
 use super::handlers::{Root, SamplingRequest, SamplingResult, boxed_sampling};
 use super::manager::{params, raw};
 use super::server::change;
+use super::sign_in::Operation;
 use super::{ConnectionState, McpClientManager, ServerId};
 use crate::protocol::RpcError;
 use crate::protocol::bounded::{raw_member, small_member};
@@ -138,7 +139,8 @@ impl McpClientManager {
         if outcome.is_err() {
             connection.wishes().unsubscribe(uri);
         }
-        connection.account(outcome)
+        let operation = Operation::on("resources/subscribe", uri);
+        connection.account(operation, outcome).await
     }
 
     /// Ends a subscription.
@@ -152,7 +154,8 @@ impl McpClientManager {
             return Ok(());
         }
         let outcome = client.subscribe(uri, false).await;
-        connection.account(outcome)
+        let operation = Operation::on("resources/subscribe", uri);
+        connection.account(operation, outcome).await
     }
 
     /// Says from which level on a server of the legacy era sends log messages: see
@@ -172,7 +175,8 @@ impl McpClientManager {
         }
         connection.wishes().set_log_level(level);
         let outcome = client.set_log_level(level).await;
-        connection.account(outcome)
+        let operation = Operation::of("logging/setLevel");
+        connection.account(operation, outcome).await
     }
 
     /// Asks a server for values of an argument. `chosen` is anything that serialises to an object of
@@ -221,7 +225,10 @@ impl McpClientManager {
                 code: RpcError::METHOD_NOT_FOUND,
                 ..
             })) => Ok(()),
-            outcome => connection.account(outcome.map(drop)),
+            outcome => {
+                let operation = Operation::of(method);
+                connection.account(operation, outcome.map(drop)).await
+            }
         }
     }
 

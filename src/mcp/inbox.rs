@@ -208,6 +208,7 @@ impl Client {
             server: self.server.clone(),
             offers: line.offers,
             handlers: self.handlers.clone(),
+            url: self.dial.url().clone(),
         };
         let (abort, registration) = AbortHandle::new_pair();
         self.inbox

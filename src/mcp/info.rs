@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::catalog::{Catalog, ListProblem};
 use super::{ConnectionState, ServerId};
 use crate::Error;
+use crate::oauth::AuthorizationUrl;
 use crate::ports::Timestamp;
 use crate::protocol::Revision;
 use crate::protocol::model::ServerCard;
@@ -33,6 +34,33 @@ pub struct ConnectionInfo {
     pub problems: Vec<ListProblem>,
     /// How many tools, prompts, resources and resource templates are known.
     pub counts: CatalogCounts,
+}
+
+/// What came of connecting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Connected {
+    /// The connection is open.
+    Connected,
+    /// The user must sign in first.
+    Authenticating {
+        /// Where to send the user. Show it to the user alone.
+        auth_url: AuthorizationUrl,
+    },
+}
+
+/// What is known of the permission for a server. Holds no secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AuthorizationInfo {
+    /// Who gave it.
+    pub issuer: Option<String>,
+    /// The client it was given to.
+    pub client_id: Option<String>,
+    /// The scopes, separated by blanks.
+    pub scope: Option<String>,
+    /// When the access token ends, in milliseconds since the Unix epoch, where that is known.
+    pub expires_at: Option<Timestamp>,
 }
 
 /// A failure of a server: while connecting, listing or calling.

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::call::CallOptions;
+use super::callback::OAuthCallback;
 use super::catalog::Catalog;
 use super::client::How;
 use super::connection::{Common, Connection};
@@ -18,20 +19,23 @@ use super::reconnect::Pending;
 use super::register::RegisterServer;
 use super::server::{StoredServer, change};
 use super::session::{Identity, Wire};
+use super::sign_in::Operation;
 use super::slots::Slots;
 use super::tool_call::ToolCall;
 use super::tools::OutputCheck;
 use super::{
-    CatalogCounts, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter, ServerId,
-    ServerItem,
+    CatalogCounts, Connected, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter,
+    ServerId, ServerItem,
 };
 use crate::events::{Listeners, Subscription};
+use crate::oauth::StoredOAuthProvider;
 use crate::ports::{DamagedRow, Ports};
 use crate::protocol::request::{Call, ClientInfo, Params};
 use crate::protocol::{
     CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
 use crate::transport::TransportKind;
+use crate::vault::{SealedStore, Vault};
 use crate::{Error, Result};
 
 /// Connects one object to MCP servers and remembers them. Cheap to clone.
@@ -52,6 +56,7 @@ pub(super) struct Inner {
     pub(super) state_changed: Rc<Listeners<()>>,
     pub(super) events: Rc<Listeners<McpEvent>>,
     pub(super) restored: Cell<bool>,
+    pub(super) callback: RefCell<Rc<OAuthCallback>>,
 }
 
 impl McpClientManager {
@@ -66,7 +71,20 @@ impl McpClientManager {
                 version: version.to_owned(),
             },
         };
+        let vault = options
+            .encryption
+            .clone()
+            .map(|ring| Rc::new(Vault::new(ports.crypto.clone(), ring)));
+        let mut ports = ports;
+        ports.keys = Rc::new(SealedStore::new(ports.keys, vault.clone()));
         let common = Common {
+            vault,
+            authorizers: RefCell::default(),
+            namespace: options
+                .oauth_namespace
+                .clone()
+                .unwrap_or_else(|| name.to_owned()),
+            providers: RefCell::default(),
             ports,
             identity: Rc::new(identity),
             slots: Slots::new(options.max_streams),
@@ -83,6 +101,7 @@ impl McpClientManager {
                 state_changed,
                 events,
                 restored: Cell::new(false),
+                callback: RefCell::default(),
             }),
         }
     }
@@ -105,22 +124,63 @@ impl McpClientManager {
         server: RegisterServer,
     ) -> Result<ServerId> {
         let id = ServerId::verbatim(id);
-        server.validate(&id)?;
-        let previous = self.server(id.as_str())?;
+        server.validate(&id, &self.inner.common.options.url_policy)?;
+        let mut previous = self.server(id.as_str())?;
+        if let Some(previous) = &mut previous {
+            self.inner.common.reveal(previous).await?;
+        }
         if previous.is_none() && self.rows()?.len() >= self.inner.common.options.max_servers {
             return Err(Error::InvalidOption(
                 "there are too many servers: remove one first".into(),
             ));
         }
         let before = previous.clone();
+        let (client, provider) = (server.oauth.client.clone(), server.oauth.provider.clone());
         let mut stored = server.into_stored(id.clone(), previous)?;
-        let previous_peer = before.is_some_and(|before| !before.same_peer(&stored));
+        if before
+            .as_ref()
+            .is_some_and(|before| before.url != stored.url)
+        {
+            // What was granted for the server before is not for this one.
+            self.forget_sign_in(id.as_str()).await?;
+            if client.is_none() {
+                stored.client_id = None;
+            }
+        }
+        let mut is_given = false;
+        if let Some(client) = &client {
+            let context = self.inner.common.provider_context(&stored);
+            let provider = StoredOAuthProvider::new(context);
+            is_given = provider.save_configured(client).await?;
+        }
+        if let Some(provider) = provider {
+            let mut providers = self.inner.common.providers.borrow_mut();
+            let before = providers.insert(id.clone(), provider.clone());
+            is_given |= !before.is_some_and(|before| Rc::ptr_eq(&before, &provider));
+        }
+        let is_other_sign_in = before
+            .as_ref()
+            .is_some_and(|before| is_given || !before.same_sign_in(&stored));
+        if is_other_sign_in {
+            // What was begun in the old way does not end in the new one.
+            stored.auth_url = None;
+            stored.options.authorization = None;
+            self.change_sign_in(&stored).await?;
+        }
+        let is_same_peer = before
+            .as_ref()
+            .is_some_and(|before| before.same_peer(&stored));
+        let previous_peer = before.is_some() && !is_same_peer;
         if self.inner.common.handlers.is_configured() {
             stored.set_offers(self.inner.common.handlers.offers());
         }
-        self.inner.common.ports.servers.put(&stored.encode()?)?;
+        let mut concealed = stored.clone();
+        self.inner.common.conceal(&mut concealed).await?;
+        self.inner.common.ports.servers.put(&concealed.encode()?)?;
         match self.live(id.as_str()) {
-            Some(live) if live.server().same_peer(&stored) => live.update(stored),
+            Some(live) if is_same_peer && !is_other_sign_in => {
+                live.update(stored);
+            }
             _ => {
                 self.forget(id.as_str());
                 if previous_peer {
@@ -146,8 +206,38 @@ impl McpClientManager {
     /// # Errors
     /// [`Error::UnknownServer`], [`Error::DamagedRow`], or why connecting failed; the state is
     /// `failed` then and the row stays.
-    pub async fn connect_to_server(&self, id: &str) -> Result<()> {
-        self.live_or_stored(id)?.connect().await
+    pub async fn connect_to_server(&self, id: &str) -> Result<Connected> {
+        match self.live_or_stored(id)?.connect().await {
+            Ok(()) => Ok(Connected::Connected),
+            Err(Error::SignInRequired { auth_url, .. }) => {
+                Ok(Connected::Authenticating { auth_url })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What has been said about a stored server, to say it again with changes. What is not said of its
+    /// sign-in stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::UnknownServer`], [`Error::DamagedRow`]; storage errors, also when headers were
+    /// encrypted with a key that is not there.
+    pub async fn registration(&self, id: &str) -> Result<RegisterServer> {
+        let stored = self.server(id)?;
+        let mut stored = stored.ok_or_else(|| Error::UnknownServer(id.to_owned()))?;
+        self.inner.common.reveal(&mut stored).await?;
+        Ok(RegisterServer::again(&stored))
+    }
+
+    /// The live connection, or one that is not kept.
+    pub(super) fn connection_of(&self, id: &str) -> Result<Rc<Connection>> {
+        if let Some(live) = self.live(id) {
+            return Ok(live);
+        }
+        let stored = self
+            .server(id)?
+            .ok_or_else(|| Error::UnknownServer(id.to_owned()))?;
+        Ok(Connection::new(stored, self.inner.common.clone()))
     }
 
     /// Loads a server's tools, prompts, resources and templates, or joins the load under way.
@@ -206,11 +296,12 @@ impl McpClientManager {
     /// # Errors
     /// Storage errors.
     pub async fn remove_server(&self, id: &str) -> Result<bool> {
+        let forgotten = self.forget_sign_in(id).await;
         let deleted = self.inner.common.ports.servers.delete(id)?;
         self.inner.common.ports.tasks.delete_of_server(id)?;
         self.forget(id);
         self.changed();
-        Ok(deleted)
+        forgotten.map(|()| deleted)
     }
 
     /// Every stored server whose row can be read.
@@ -344,7 +435,9 @@ impl McpClientManager {
             members: Vec::new(),
         };
         let outcome = connection.call_tool(call).await;
-        connection.account(outcome)
+        connection
+            .account(Operation::on("tools/call", name), outcome)
+            .await
     }
 
     /// What is known of how a result fits the output schema of its tool.
@@ -413,7 +506,11 @@ impl McpClientManager {
             .open_client()?
             .request(call, How::from(&options))
             .await;
-        connection.account(outcome)
+        let operation = Operation {
+            method: call.method,
+            target: call.target.as_deref(),
+        };
+        connection.account(operation, outcome).await
     }
 
     /// The connection of a server, opened if it is just being opened.
@@ -423,6 +520,20 @@ impl McpClientManager {
         };
         if connection.state() == ConnectionState::Connecting {
             // Sooner than its turn after a wake, if need be.
+            connection.connect().await?;
+        }
+        if !connection.is_usable() && connection.state() == ConnectionState::Authenticating {
+            let authorizer = connection.authorizer()?;
+            let is_back = match authorizer {
+                // It may have been the authorization server's fault.
+                Some(authorizer) => authorizer.try_again().await,
+                None => false,
+            };
+            if !is_back && let Some(auth_url) = self.auth_url(server_id).await? {
+                return Err(connection.sign_in_required(auth_url));
+            }
+            // Or the user has let the time pass: then there is a new URL.
+            connection.is_unasked.set(true);
             connection.connect().await?;
         }
         Ok(connection)
@@ -455,7 +566,7 @@ impl McpClientManager {
             .any(|live| Rc::ptr_eq(live, connection))
     }
 
-    fn live_or_stored(&self, id: &str) -> Result<Rc<Connection>> {
+    pub(super) fn live_or_stored(&self, id: &str) -> Result<Rc<Connection>> {
         if let Some(live) = self.live(id) {
             return Ok(live);
         }
@@ -480,7 +591,7 @@ impl McpClientManager {
     }
 
     /// Closes and drops the live connection of a server.
-    fn forget(&self, id: &str) {
+    pub(super) fn forget(&self, id: &str) {
         let live = self.live(id);
         self.inner
             .connections
@@ -492,7 +603,7 @@ impl McpClientManager {
         }
     }
 
-    fn changed(&self) {
+    pub(super) fn changed(&self) {
         (self.inner.common.changed)();
     }
 

@@ -7,13 +7,17 @@
 //! settle if the attempt is still the current one.
 
 mod asked;
+mod authorization;
+mod browser;
 mod call;
+mod callback;
 mod capability;
 mod catalog;
 mod client;
 mod connection;
 mod deadline;
 mod dial;
+mod document;
 mod elicitation;
 mod event;
 mod exchange;
@@ -29,14 +33,17 @@ mod manager;
 mod offers;
 mod options;
 mod pages;
+mod permission;
 mod permits;
 mod questions;
 mod reconnect;
 mod refresh;
 mod register;
+mod sealed;
 mod server;
 mod server_id;
 mod session;
+mod sign_in;
 mod skills;
 mod slots;
 mod state;
@@ -46,15 +53,20 @@ mod tools;
 mod within;
 
 pub use call::{CallOptions, LogLevel, Progress};
+pub use callback::{OAuthCallback, SignInOutcome};
+#[cfg(feature = "entrypoint")]
+pub(crate) use capability::as_platform_response;
 pub use catalog::{ListKind, ListProblem};
 pub use elicitation::{ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers};
 pub use event::McpEvent;
 pub use features::{Completion, CompletionTarget};
 pub use filter::ServerFilter;
 pub use handlers::{Root, SamplingRequest, SamplingResult};
-pub use info::{CatalogCounts, ConnectionInfo, LastError, ServerItem};
+pub use info::{
+    AuthorizationInfo, CatalogCounts, Connected, ConnectionInfo, LastError, ServerItem,
+};
 pub use manager::McpClientManager;
-pub use options::{McpClientOptions, StreamPolicy};
+pub use options::{CreateAuthProvider, McpClientOptions, StreamPolicy};
 pub use questions::{OpenQuestions, Question};
 pub use register::RegisterServer;
 pub use server::StoredServer;

@@ -1,6 +1,12 @@
 //! What a host may configure.
 
+use std::fmt;
+use std::rc::Rc;
 use std::time::Duration;
+
+use crate::oauth::{OAuthError, OAuthProvider, ProviderContext};
+use crate::url_guard::UrlPolicy;
+use crate::vault::KeyRing;
 
 /// Limits and times of a manager.
 ///
@@ -42,9 +48,23 @@ pub struct McpClientOptions {
     pub max_list_items: usize,
     /// The most servers that can be registered. Default 500.
     pub max_servers: usize,
+    /// Makes the providers of OAuth, for new servers and for those that come back alike. Default:
+    /// [`StoredOAuthProvider`](crate::oauth::StoredOAuthProvider).
+    pub create_auth_provider: Option<CreateAuthProvider>,
+    /// What the keys of sign-ins begin with. Default: the name of the manager. An agent takes the
+    /// name of its object, as the TypeScript package does.
+    pub oauth_namespace: Option<String>,
+    /// The keys that sign-ins and headers are encrypted with at rest. Default: the secret
+    /// `AGENT_ENCRYPTION_KEY`, where the Worker has it; else nothing is encrypted.
+    pub encryption: Option<KeyRing>,
+    /// Where the document about the client is published. Default: beside the callback, where that
+    /// is `https` and routed to the object.
+    pub client_metadata_url: Option<String>,
     /// How many servers are connected at once after a wake. A Worker has six connections for all
     /// its requests, so some must stay free. Default 4.
     pub reconnect_concurrency: usize,
+    /// Which URLs may be requested, and shown to users. Default: public ones and loopback.
+    pub url_policy: UrlPolicy,
 }
 
 /// When streams are open on which servers speak unasked: that a list or a resource has changed, or
@@ -92,12 +112,60 @@ impl Default for McpClientOptions {
             max_list_bytes: 10 << 20,
             max_list_items: 10_000,
             max_servers: 500,
+            create_auth_provider: None,
+            oauth_namespace: None,
+            encryption: None,
+            client_metadata_url: None,
             reconnect_concurrency: 4,
+            url_policy: UrlPolicy::default(),
         }
     }
 }
 
+type Create = dyn Fn(ProviderContext) -> Result<Rc<dyn OAuthProvider>, OAuthError>;
+
+/// Makes the provider of OAuth for one server.
+#[derive(Clone)]
+pub struct CreateAuthProvider(pub(super) Rc<Create>);
+
+impl fmt::Debug for CreateAuthProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CreateAuthProvider(..)")
+    }
+}
+
 impl McpClientOptions {
+    /// See [`create_auth_provider`](Self::create_auth_provider).
+    #[must_use]
+    pub fn create_auth_provider(
+        mut self,
+        create: impl Fn(ProviderContext) -> Result<Rc<dyn OAuthProvider>, OAuthError> + 'static,
+    ) -> Self {
+        self.create_auth_provider = Some(CreateAuthProvider(Rc::new(create)));
+        self
+    }
+
+    /// See [`oauth_namespace`](Self::oauth_namespace).
+    #[must_use]
+    pub fn oauth_namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.oauth_namespace = Some(namespace.into());
+        self
+    }
+
+    /// See [`encryption`](Self::encryption).
+    #[must_use]
+    pub fn encryption(mut self, keys: KeyRing) -> Self {
+        self.encryption = Some(keys);
+        self
+    }
+
+    /// See [`client_metadata_url`](Self::client_metadata_url).
+    #[must_use]
+    pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.client_metadata_url = Some(url.into());
+        self
+    }
+
     /// See [`request_timeout`](Self::request_timeout).
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Self {
@@ -137,6 +205,13 @@ impl McpClientOptions {
     #[must_use]
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
+        self
+    }
+
+    /// See [`url_policy`](Self::url_policy).
+    #[must_use]
+    pub fn url_policy(mut self, policy: UrlPolicy) -> Self {
+        self.url_policy = policy;
         self
     }
 }

@@ -29,7 +29,7 @@ impl McpClientManager {
     /// by its own retry policy. Called once, when the object starts; again it does nothing.
     ///
     /// A row that cannot be read is left alone and stops nobody. A server that waits for its user
-    /// to sign in is parked.
+    /// to sign in, and has granted nothing yet, is parked.
     ///
     /// # Errors
     /// Storage errors.
@@ -48,21 +48,25 @@ impl McpClientManager {
             let parked = stored.awaits_sign_in();
             let connection = Connection::new(stored, self.inner.common.clone());
             self.inner.connections.borrow_mut().push(connection.clone());
-            if parked {
-                continue;
-            }
             let number = self.inner.pending.begin(connection.id());
             let (this, permits) = (self.clone(), permits.clone());
             self.inner.common.ports.spawn.spawn(Box::pin(async move {
-                // The outcome is in the connection's state, for whoever looks.
-                let _ = this.come_back(&connection, &permits).await;
+                // What was granted before is as good as ever while the user is asked for more.
+                if !parked || connection.has_permission().await {
+                    // The outcome is in the connection's state, for whoever looks.
+                    let _ = this.come_back(&connection, &permits).await;
+                }
                 this.inner.pending.settle(connection.id(), number);
             }));
         }
         Ok(())
     }
 
-    async fn come_back(&self, connection: &Rc<Connection>, permits: &Rc<Permits>) -> Result<()> {
+    pub(super) async fn come_back(
+        &self,
+        connection: &Rc<Connection>,
+        permits: &Rc<Permits>,
+    ) -> Result<()> {
         let retry = connection.server().retry();
         let mut failed = 0;
         loop {
@@ -155,7 +159,7 @@ struct ComingBack {
 }
 
 impl Pending {
-    fn begin(&self, id: &ServerId) -> u64 {
+    pub(super) fn begin(&self, id: &ServerId) -> u64 {
         let number = self.next.get();
         self.next.set(number + 1);
         self.servers.borrow_mut().insert(
@@ -172,7 +176,7 @@ impl Pending {
         self.servers.borrow().contains_key(id)
     }
 
-    fn settle(&self, id: &ServerId, number: u64) {
+    pub(super) fn settle(&self, id: &ServerId, number: u64) {
         let mut servers = self.servers.borrow_mut();
         if servers
             .get(id)

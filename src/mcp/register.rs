@@ -1,23 +1,30 @@
 //! What a host says about a server to register.
 
 use std::fmt;
+use std::rc::Rc;
 
 use http::HeaderName;
 use serde_json::Value;
+use url::Url;
 
 use super::ServerId;
-use super::server::{HeaderFields, StoredServer};
+use super::server::{HeaderFields, StoredGrant, StoredServer};
+use crate::oauth::{self, ClientInformation, OAuthProvider, OAuthSettings};
 use crate::protocol::request;
 use crate::protocol::{Revision, clip};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
-use crate::url_guard::GuardedUrl;
+use crate::url_guard::UrlPolicy;
 use crate::{Error, Result};
 
 /// The longest id and the longest display name, in bytes.
 const MAX_NAME: usize = 256;
 /// The longest URL, in bytes.
 const MAX_URL: usize = 8 << 10;
+/// The longest scope to ask for, in bytes.
+const MAX_SCOPE: usize = 2 << 10;
+/// The longest id of a client, in bytes.
+const MAX_CLIENT_ID: usize = 1 << 10;
 /// The most that all headers of a server may take, in bytes.
 const MAX_HEADERS: usize = 16 << 10;
 
@@ -36,9 +43,40 @@ pub struct RegisterServer {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) retry: Option<RetryOptions>,
     pub(crate) revisions: Vec<Revision>,
+    pub(crate) oauth: RegisterOAuth,
+}
+
+/// How permission for a server is got. What is `None` stays as it was.
+#[derive(Clone, Default)]
+pub(crate) struct RegisterOAuth {
+    pub(crate) callback_url: Option<String>,
+    pub(crate) client: Option<ClientInformation>,
+    pub(crate) settings: Option<OAuthSettings>,
+    pub(crate) client_metadata_url: Option<String>,
+    pub(crate) grant: Option<StoredGrant>,
+    pub(crate) provider: Option<Rc<dyn OAuthProvider>>,
 }
 
 impl RegisterServer {
+    /// What has been said about a server whose headers are revealed.
+    pub(super) fn again(stored: &StoredServer) -> Self {
+        let headers = stored.header_map().unwrap_or_default();
+        let text =
+            |value: &http::HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
+        Self {
+            name: stored.name.clone(),
+            url: stored.url.clone(),
+            transport: stored.transport(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| (name.to_string(), text(value)))
+                .collect(),
+            retry: stored.stored_retry(),
+            revisions: stored.chosen_revisions(),
+            oauth: RegisterOAuth::default(),
+        }
+    }
+
     /// A server with a display name and a URL. The URL is stored as it is given.
     pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
         Self {
@@ -48,7 +86,57 @@ impl RegisterServer {
             headers: Vec::new(),
             retry: None,
             revisions: Vec::new(),
+            oauth: RegisterOAuth::default(),
         }
+    }
+
+    /// Where the user comes back to after a sign-in. Route it to the same object. Without it, a
+    /// server that wants its user to sign in cannot be used.
+    #[must_use]
+    pub fn callback_url(mut self, url: impl Into<String>) -> Self {
+        self.oauth.callback_url = Some(url.into());
+        self
+    }
+
+    /// The client to sign in as, registered at the authorization server beforehand. Stored in the
+    /// object, never listed.
+    #[must_use]
+    pub fn client(mut self, client: ClientInformation) -> Self {
+        self.oauth.client = Some(client);
+        self
+    }
+
+    /// Wishes about how permission is got.
+    #[must_use]
+    pub fn oauth_settings(mut self, settings: OAuthSettings) -> Self {
+        self.oauth.settings = Some(settings);
+        self
+    }
+
+    /// The document to be known by, where authorization servers take such: see
+    /// [`McpClientOptions::client_metadata_url`](super::McpClientOptions::client_metadata_url).
+    #[must_use]
+    pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.oauth.client_metadata_url = Some(url.into());
+        self
+    }
+
+    /// Gets tokens for the client itself, without a user: the grant `client_credentials`. Needs a
+    /// [`client`](Self::client) with a secret or a key.
+    #[must_use]
+    pub fn as_client_itself(mut self) -> Self {
+        self.oauth.grant = Some(StoredGrant::ClientCredentials);
+        self
+    }
+
+    /// A provider of the host's own, for as long as the object is in memory. For one that is there
+    /// after a wake, too: [`McpClientOptions::create_auth_provider`].
+    ///
+    /// [`McpClientOptions::create_auth_provider`]: super::McpClientOptions::create_auth_provider
+    #[must_use]
+    pub fn auth_provider(mut self, provider: Rc<dyn OAuthProvider>) -> Self {
+        self.oauth.provider = Some(provider);
+        self
     }
 
     /// The protocol revisions to offer. Default: all. The newest of the legacy ones is what a
@@ -89,7 +177,7 @@ impl RegisterServer {
     }
 
     /// Checks what can be checked without knowing the row.
-    pub(crate) fn validate(&self, id: &ServerId) -> Result<()> {
+    pub(crate) fn validate(&self, id: &ServerId, policy: &UrlPolicy) -> Result<()> {
         for (what, text, max) in [
             ("id", id.as_str(), MAX_NAME),
             ("name", &self.name, MAX_NAME),
@@ -122,8 +210,72 @@ impl RegisterServer {
         if let TransportKind::Other(name) = &self.transport {
             return Err(Error::UnsupportedTransport(clip(name, 40)));
         }
-        GuardedUrl::parse(&self.url)?;
+        policy.guard(&self.url)?;
+        self.validate_oauth()?;
         Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)
+    }
+
+    fn validate_oauth(&self) -> Result<()> {
+        let refuse = |what: &str| Err(Error::InvalidOption(what.to_owned()));
+        let oauth = &self.oauth;
+        for (what, url) in [
+            ("callback", oauth.callback_url.as_ref()),
+            ("client metadata", oauth.client_metadata_url.as_ref()),
+        ] {
+            let Some(url) = url else { continue };
+            let parsed = Url::parse(url).ok().filter(|parsed| {
+                parsed.has_host() && url.len() <= MAX_URL && parsed.fragment().is_none()
+            });
+            if !parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https")) {
+                return refuse(&format!("the {what} URL is not an http or https URL"));
+            }
+        }
+        let document = oauth.client_metadata_url.as_deref().map(Url::parse);
+        if let Some(Ok(document)) = document
+            && (document.scheme() != "https" || document.path() == "/")
+        {
+            return refuse("the client metadata URL must be https and have a path");
+        }
+        if let Some(settings) = &oauth.settings {
+            let is_web = |issuer: &String| {
+                let parsed = Url::parse(issuer).ok().filter(Url::has_host);
+                parsed.is_some_and(|url| matches!(url.scheme(), "http" | "https"))
+            };
+            if !settings.issuer.as_ref().is_none_or(is_web) {
+                return refuse("the issuer is not an http or https URL");
+            }
+            let is_scope = |scope: &String| {
+                scope.len() <= MAX_SCOPE
+                    && scope
+                        .bytes()
+                        .all(|c| matches!(c, 0x20 | 0x21 | 0x23..=0x5b | 0x5d..=0x7e))
+            };
+            if !settings.scope.as_ref().is_none_or(is_scope) {
+                return refuse("the scope has letters that no scope has, or is too long");
+            }
+        }
+        let Some(client) = &oauth.client else {
+            return Ok(());
+        };
+        let is_line = |text: &String| !text.chars().any(char::is_control);
+        if !is_line(&client.client_id) || !client.client_secret.as_ref().is_none_or(is_line) {
+            return refuse("the client id or secret has control characters");
+        }
+        let texts = [
+            Some(&client.client_id),
+            client.client_secret.as_ref(),
+            client.ours.private_key.as_ref(),
+        ];
+        let mut texts = texts.into_iter().flatten();
+        if !(1..=MAX_CLIENT_ID).contains(&client.client_id.len())
+            || texts.any(|text| text.len() > MAX_URL)
+        {
+            return refuse("the client id must not be empty, and nothing of a client too long");
+        }
+        if let Some(key) = &client.ours.private_key {
+            oauth::check_key(key, client.ours.signing_algorithm.as_deref())?;
+        }
+        Ok(())
     }
 
     /// The row to store: this registration over what the row held so far, so that members which
@@ -137,11 +289,33 @@ impl RegisterServer {
         stored.name = self.name;
         stored.url = self.url;
         stored.set_revisions(&self.revisions);
+        let RegisterOAuth {
+            callback_url,
+            client,
+            settings,
+            client_metadata_url,
+            grant,
+            ..
+        } = self.oauth;
+        if let Some(callback_url) = callback_url {
+            stored.callback_url = callback_url;
+        }
+        if let Some(client) = client {
+            stored.client_id = Some(client.client_id);
+        }
+        if settings.is_some() || client_metadata_url.is_some() || grant.is_some() {
+            let oauth = stored.options.oauth.get_or_insert_default();
+            oauth.settings = settings.unwrap_or_else(|| oauth.settings.clone());
+            oauth.grant = grant.unwrap_or(oauth.grant);
+            oauth.client_metadata_url =
+                client_metadata_url.or_else(|| oauth.client_metadata_url.take());
+        }
         let transport = stored.options.transport.get_or_insert_default();
         transport.kind = Some(self.transport);
         if let Some(init) = &mut transport.request_init {
             init.headers = None;
         }
+        transport.sealed_headers = None;
         transport.headers = (!self.headers.is_empty()).then(|| {
             HeaderFields::Map(
                 self.headers
@@ -159,28 +333,9 @@ impl RegisterServer {
             stored.auth_url = None;
             stored.set_agreement(None);
             stored.options.verdict = None;
+            stored.options.authorization = None;
         }
         Ok(stored)
-    }
-}
-
-/// What has been said about a stored server, to say it again with changes.
-impl From<&StoredServer> for RegisterServer {
-    fn from(stored: &StoredServer) -> Self {
-        let headers = stored.header_map().unwrap_or_default();
-        let text =
-            |value: &http::HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
-        Self {
-            name: stored.name.clone(),
-            url: stored.url.clone(),
-            transport: stored.transport(),
-            headers: headers
-                .iter()
-                .map(|(name, value)| (name.to_string(), text(value)))
-                .collect(),
-            retry: stored.stored_retry(),
-            revisions: stored.chosen_revisions(),
-        }
     }
 }
 

@@ -10,6 +10,8 @@ use super::ServerId;
 use super::handshake::Hint;
 use super::offers::Offers;
 use super::session::{Agreement, Wire};
+use super::sign_in::SignInRecord;
+use crate::oauth::{AuthorizationUrl, Grant, Member, OAuthSettings, record};
 use crate::ports::{DamagedRow, ServerRow, ServerStore, Timestamp};
 use crate::protocol::jsonrpc::without_content;
 use crate::protocol::{Era, Revision};
@@ -88,6 +90,29 @@ impl StoredServer {
                 .is_ok_and(|headers| other.header_map().is_ok_and(|others| others == headers))
     }
 
+    /// Where the user comes back to, if that is known.
+    pub fn callback_url(&self) -> Option<&str> {
+        Some(&*self.callback_url).filter(|url| !url.is_empty())
+    }
+
+    /// Where to send the user, while the server waits for that and the URL can still be used.
+    pub fn auth_url(&self, now: Timestamp) -> Option<AuthorizationUrl> {
+        let record = self.options.authorization.as_ref();
+        let until = record.and_then(|record| record.until);
+        let url = self.auth_url.clone()?;
+        // Older versions of the TypeScript package stored whatever they were given.
+        let is_web = ["https://", "http://"]
+            .iter()
+            .any(|scheme| url.starts_with(scheme));
+        (is_web && until.is_none_or(|until| now <= until)).then(|| AuthorizationUrl::stored(url))
+    }
+
+    /// Whether it is stored until when that is.
+    pub(super) fn knows_until_when(&self) -> bool {
+        let record = self.options.authorization.as_ref();
+        record.is_some_and(|record| record.until.is_some())
+    }
+
     /// Whether the server waits for its user to sign in.
     pub(crate) fn awaits_sign_in(&self) -> bool {
         self.auth_url.is_some()
@@ -129,6 +154,24 @@ impl StoredServer {
             }
         }
         Ok(headers)
+    }
+
+    /// Whether permission for both is got in the same way.
+    pub(super) fn same_sign_in(&self, other: &Self) -> bool {
+        self.callback_url == other.callback_url
+            && self.client_id == other.client_id
+            && self.options.oauth == other.options.oauth
+    }
+
+    /// Takes over headers in the form that another copy has them.
+    pub(super) fn take_headers_of(&mut self, other: Self) {
+        let Some(other) = other.options.transport else {
+            return;
+        };
+        let ours = self.options.transport.get_or_insert_default();
+        ours.headers = other.headers;
+        ours.request_init = other.request_init;
+        ours.sealed_headers = other.sealed_headers;
     }
 
     /// The revisions to offer the server: those that the host chose, or all.
@@ -346,20 +389,6 @@ fn with_versions(mut card: Value, agreed: Option<&Agreement>) -> Value {
     card
 }
 
-/// Forgets that a server waits for its user to sign in: it has let us in.
-///
-/// # Errors
-/// Storage errors. A row that is gone or damaged is left alone.
-pub(crate) fn clear_sign_in(store: &dyn ServerStore, id: &ServerId) -> Result<()> {
-    match store.get(id.as_str())? {
-        Some(Ok(row)) if row.auth_url.is_some() => Ok(store.put(&ServerRow {
-            auth_url: None,
-            ..row
-        })?),
-        _ => Ok(()),
-    }
-}
-
 /// Changes a row, and writes it only if `change` says that it did.
 ///
 /// # Errors
@@ -406,6 +435,12 @@ pub(super) struct ServerOptions {
     /// Ours: what is known about the server's era and transport.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     pub(super) verdict: Option<StoredVerdict>,
+    /// Ours: how permission is got.
+    #[serde(skip_serializing_if = "Option::is_none", with = "member")]
+    pub(super) oauth: Option<StoredOAuth>,
+    /// Ours: what is remembered of sign-ins.
+    #[serde(skip_serializing_if = "Option::is_none", with = "member")]
+    pub(super) authorization: Option<SignInRecord>,
     /// As it was written: [`RetryOptions`] would fill in defaults and drop what it does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry: Option<Value>,
@@ -416,6 +451,77 @@ pub(super) struct ServerOptions {
 impl ServerOptions {
     fn retry_options(&self) -> serde_json::Result<Option<RetryOptions>> {
         self.retry.clone().map(serde_json::from_value).transpose()
+    }
+}
+
+/// How permission for a server is got.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct StoredOAuth {
+    pub(super) settings: OAuthSettings,
+    pub(super) client_metadata_url: Option<String>,
+    pub(super) grant: StoredGrant,
+}
+
+record! { StoredOAuth {
+    settings: "settings",
+    client_metadata_url: "clientMetadataUrl",
+    grant: "grant",
+}}
+
+/// The grants that need nothing of the host beyond what is stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum StoredGrant {
+    #[default]
+    AuthorizationCode,
+    ClientCredentials,
+}
+
+/// The name on the wire of the one that is not the default.
+const CLIENT_CREDENTIALS: &str = "client_credentials";
+
+impl Member for StoredGrant {
+    fn read(value: Option<Value>) -> Self {
+        if value.is_some_and(|value| value == CLIENT_CREDENTIALS) {
+            return Self::ClientCredentials;
+        }
+        Self::AuthorizationCode
+    }
+
+    fn write(&self) -> Option<Value> {
+        (*self == Self::ClientCredentials).then(|| CLIENT_CREDENTIALS.into())
+    }
+}
+
+/// A record as a member of what `serde` reads and writes.
+mod member {
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+    use serde_json::Value;
+
+    use crate::oauth::Member;
+
+    #[expect(clippy::ref_option, reason = "serde calls it so")]
+    pub(super) fn serialize<M: Member, S: Serializer>(
+        member: &Option<M>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let value = member.as_ref().and_then(Member::write);
+        value.unwrap_or_default().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, M: Member, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<M>, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        Ok(value.is_object().then(|| M::read(Some(value))))
+    }
+}
+
+impl From<StoredGrant> for Grant {
+    fn from(grant: StoredGrant) -> Self {
+        match grant {
+            StoredGrant::AuthorizationCode => Self::AuthorizationCode,
+            StoredGrant::ClientCredentials => Self::ClientCredentials,
+        }
     }
 }
 
@@ -444,6 +550,9 @@ pub(super) struct TransportOptions {
     pub(super) headers: Option<HeaderFields>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) request_init: Option<RequestInit>,
+    /// Ours: the headers, encrypted, in place of the two above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sealed_headers: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) session_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -72,8 +72,11 @@ impl fmt::Display for ConnectionState {
 /// Where a connection stands, with what exists only there.
 #[derive(Debug, Clone)]
 pub(crate) enum Phase {
-    /// Parked: a stored row waits for the user.
-    Authenticating,
+    /// The user must sign in, or consent to more. Where it is only more, what was consented to
+    /// before stays usable.
+    Authenticating {
+        usable: bool,
+    },
     Connecting,
     Connected,
     Discovering,
@@ -96,6 +99,12 @@ pub(crate) enum Event {
     Discovered,
     /// Loading failed; the connection stays usable.
     DiscoveryFailed,
+    /// The user must sign in, or consent to more. Legal everywhere.
+    SignIn { usable: bool },
+    /// The user has come back. Legal everywhere.
+    Returned,
+    /// The user has consented to more, or has not; what was usable stays so.
+    Answered { listed: bool },
 }
 
 /// The event does not fit the phase.
@@ -106,7 +115,11 @@ impl Phase {
     /// The only place that moves a phase.
     pub(crate) fn on(&self, event: Event) -> Result<Self, IllegalMove> {
         match (self, event) {
-            (_, Event::Connect) => Ok(Self::Connecting),
+            (_, Event::Connect | Event::Returned) => Ok(Self::Connecting),
+            (_, Event::SignIn { usable }) => Ok(Self::Authenticating { usable }),
+            (Self::Authenticating { usable: true }, Event::Answered { listed }) => {
+                Ok(if listed { Self::Ready } else { Self::Connected })
+            }
             (_, Event::Failed(error)) => Ok(Self::Failed(error)),
             (Self::Connecting, Event::Opened) | (Self::Discovering, Event::DiscoveryFailed) => {
                 Ok(Self::Connected)
@@ -114,13 +127,17 @@ impl Phase {
             (Self::Connected | Self::Ready, Event::Discover) => Ok(Self::Discovering),
             (Self::Discovering, Event::Discovered) => Ok(Self::Ready),
             (
-                Self::Authenticating
+                Self::Authenticating { .. }
                 | Self::Connecting
                 | Self::Connected
                 | Self::Discovering
                 | Self::Ready
                 | Self::Failed(_),
-                Event::Opened | Event::Discover | Event::Discovered | Event::DiscoveryFailed,
+                Event::Opened
+                | Event::Discover
+                | Event::Discovered
+                | Event::DiscoveryFailed
+                | Event::Answered { .. },
             ) => Err(IllegalMove),
         }
     }
@@ -128,7 +145,7 @@ impl Phase {
     /// The view without data.
     pub(crate) fn state(&self) -> ConnectionState {
         match self {
-            Self::Authenticating => ConnectionState::Authenticating,
+            Self::Authenticating { .. } => ConnectionState::Authenticating,
             Self::Connecting => ConnectionState::Connecting,
             Self::Connected => ConnectionState::Connected,
             Self::Discovering => ConnectionState::Discovering,
@@ -141,12 +158,17 @@ impl Phase {
     pub(crate) fn error(&self) -> Option<&Error> {
         match self {
             Self::Failed(error) => Some(error),
-            Self::Authenticating
+            Self::Authenticating { .. }
             | Self::Connecting
             | Self::Connected
             | Self::Discovering
             | Self::Ready => None,
         }
+    }
+
+    /// Whether requests can be sent.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.state().is_open() || matches!(self, Self::Authenticating { usable: true })
     }
 }
 
@@ -157,7 +179,7 @@ mod tests {
 
     fn phase(state: S) -> Phase {
         match state {
-            S::Authenticating => Phase::Authenticating,
+            S::Authenticating => Phase::Authenticating { usable: true },
             S::Connecting => Phase::Connecting,
             S::Connected => Phase::Connected,
             S::Discovering => Phase::Discovering,
@@ -180,7 +202,16 @@ mod tests {
             S::Ready,
             S::Failed,
         ];
-        let table: [Row; 6] = [
+        let table: [Row; 9] = [
+            (|| Event::Returned, [Some(S::Connecting); 6]),
+            (
+                || Event::SignIn { usable: false },
+                [Some(S::Authenticating); 6],
+            ),
+            (
+                || Event::Answered { listed: true },
+                [Some(S::Ready), None, None, None, None, None],
+            ),
             (|| Event::Connect, [Some(S::Connecting); 6]),
             (|| Event::Failed(Error::Closed), [Some(S::Failed); 6]),
             (

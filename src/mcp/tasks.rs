@@ -18,6 +18,7 @@ use super::client::{Client, How, Line};
 use super::connection::Connection;
 use super::manager::{params, raw};
 use super::offers::TASKS_EXTENSION;
+use super::sign_in::Operation;
 use super::tool_call::ToolCall;
 use super::within::within;
 use super::{McpClientManager, ServerId};
@@ -174,7 +175,8 @@ impl McpClientManager {
         let connection = self.open_connection(server_id).await?;
         self.know_tools(&connection).await;
         let outcome = connection.start_tool(name, &arguments, ttl, options).await;
-        connection.account(outcome)
+        let operation = Operation::on("tools/call", name);
+        connection.account(operation, outcome).await
     }
 
     /// Asks a server how a task stands.
@@ -185,7 +187,10 @@ impl McpClientManager {
     pub async fn task(&self, server_id: &str, task_id: &str) -> Result<Task> {
         let connection = self.open_connection(server_id).await?;
         let outcome = connection.look_at(task_id, &CallOptions::default()).await;
-        connection.account(outcome.map(|(task, _)| task))
+        let outcome = outcome.map(|(task, _)| task);
+        connection
+            .account(Operation::of("tasks/get"), outcome)
+            .await
     }
 
     /// Waits for a task and returns what the call would have returned. Questions to the user that
@@ -208,7 +213,9 @@ impl McpClientManager {
         let limit = limit.unwrap_or(self.inner.common.options.max_request_time);
         let work = connection.await_task(task_id, options);
         let outcome = within(&*self.inner.common.ports.clock, limit, "a task", work).await;
-        connection.account(outcome)
+        connection
+            .account(Operation::of("tasks/get"), outcome)
+            .await
     }
 
     /// Asks a server to give a task up. It may complete all the same.
@@ -225,7 +232,10 @@ impl McpClientManager {
         if outcome.is_ok() {
             connection.forget_task(task_id);
         }
-        connection.account(outcome.map(drop))
+        let outcome = outcome.map(drop);
+        connection
+            .account(Operation::of("tasks/cancel"), outcome)
+            .await
     }
 
     /// The tasks that have been started here and whose end has not been seen, oldest first; those

@@ -9,6 +9,7 @@ use super::catalog::ListKind;
 use super::client::How;
 use super::connection::Connection;
 use super::manager::{params, raw};
+use super::sign_in::Operation;
 use super::tools::{OutputCheck, ToolFacts};
 use crate::protocol::request::Call;
 use crate::protocol::{CallToolResult, RpcError};
@@ -113,25 +114,31 @@ impl Connection {
         }
     }
 
-    /// Keeps account of how a request went, as far as it says something of the server.
-    pub(super) fn account<T>(&self, outcome: Result<T>) -> Result<T> {
-        match &outcome {
-            Ok(_) => self.succeeded(),
-            // It concerns the whole server, whichever request met it.
-            Err(error) if error.is_unauthorized() => {
-                self.failed(error);
-                self.lock_out(error);
+    /// Keeps account of how a request went, as far as it says something of the server. Where it was
+    /// refused for want of permission, that is asked for.
+    pub(super) async fn account<T>(
+        self: &Rc<Self>,
+        operation: Operation<'_>,
+        outcome: Result<T>,
+    ) -> Result<T> {
+        let error = match outcome {
+            Ok(result) => {
+                self.succeeded();
+                self.forgive(operation);
+                return Ok(result);
             }
-            Err(
-                error @ (Error::Timeout { .. }
-                | Error::Transport(_)
-                | Error::Protocol(_)
-                | Error::NoTransport { .. }
-                | Error::InvalidOutput { .. }
-                | Error::Rpc(_)),
-            ) => self.failed(error),
-            Err(_) => {}
+            Err(error) => self.seek_permission(error, operation).await,
+        };
+        if let Error::Timeout { .. }
+        | Error::Transport(_)
+        | Error::Protocol(_)
+        | Error::NoTransport { .. }
+        | Error::InvalidOutput { .. }
+        | Error::Authorization(_)
+        | Error::Rpc(_) = &error
+        {
+            self.failed(&error);
         }
-        outcome
+        Err(error)
     }
 }

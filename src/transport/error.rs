@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::PermissionError;
 use crate::ports::HttpError;
 use crate::protocol::sse::SseError;
 use crate::protocol::{ProtocolError, RpcError};
@@ -22,6 +23,9 @@ pub enum TransportError {
     /// again. Whether it did the work is unknown.
     #[error("the answer broke off and could not be taken up again: {0}")]
     NotResumed(Box<HttpFailure>),
+    /// There was no permission to send it with.
+    #[error(transparent)]
+    Permission(#[from] PermissionError),
     /// A redirect that may not be followed.
     #[error(transparent)]
     Redirect(#[from] RedirectError),
@@ -73,6 +77,7 @@ impl TransportError {
             Self::Status(failure) | Self::NotResumed(failure) => {
                 is_transient_status(failure.status)
             }
+            Self::Permission(error) => error.is_transient,
             Self::NoEndpoint(reason) => *reason != NoEndpoint::OtherEvent,
             Self::Redirect(_)
             | Self::TooManyRedirects(_)

@@ -5,13 +5,15 @@ use std::rc::Rc;
 use http::header::LOCATION;
 use http::{HeaderMap, Method};
 
-use super::TransportError;
+use super::{Permission, Ticket, TransportError, Verdict};
 use crate::ports::{Http, HttpRequest, HttpResponse};
 use crate::protocol::request;
 use crate::url_guard::GuardedUrl;
 
 /// Redirects followed for one message.
 const MAX_REDIRECTS: u32 = 5;
+/// How often one message is sent again because its form was wrong.
+const MAX_REFORMS: u32 = 2;
 
 /// Sends requests to one server.
 #[derive(Clone)]
@@ -19,6 +21,7 @@ pub(super) struct Exchanger {
     http: Rc<dyn Http>,
     /// What the host wants to be sent with every request.
     headers: HeaderMap,
+    permission: Option<Rc<dyn Permission>>,
     /// The longest body that is read in one piece.
     max_response_bytes: usize,
 }
@@ -37,8 +40,14 @@ impl Exchanger {
         Self {
             http,
             headers,
+            permission: None,
             max_response_bytes: 0,
         }
+    }
+
+    /// Shows this permission with every request.
+    pub(super) fn with_permission(self, permission: Option<Rc<dyn Permission>>) -> Self {
+        Self { permission, ..self }
     }
 
     /// Reads bodies of up to so many bytes in one piece.
@@ -76,14 +85,57 @@ impl Exchanger {
             body,
             max_response_bytes: self.max_response_bytes,
         };
+        let Some(permission) = &self.permission else {
+            return self
+                .follow(&mut request)
+                .await
+                .map(|(response, _)| (response, request.url));
+        };
+        let mut may_renew = true;
+        let mut reforms = 0;
+        loop {
+            request.url = url.clone();
+            let (response, ticket) = self.follow(&mut request).await?;
+            if response.status != 401 {
+                return Ok((response, request.url));
+            }
+            let verdict = permission.refused(&ticket, &response.headers, may_renew);
+            match verdict.await? {
+                Verdict::Again if may_renew => may_renew = false,
+                Verdict::Reformed if reforms < MAX_REFORMS => reforms += 1,
+                _ => return Ok((response, request.url)),
+            }
+        }
+    }
+
+    /// Sends a request, and again where redirects lead.
+    async fn follow(
+        &self,
+        request: &mut HttpRequest<'_>,
+    ) -> Result<(HttpResponse, Ticket), TransportError> {
         for _ in 0..=MAX_REDIRECTS {
-            let response = self.http.send(&request).await?;
+            let ticket = match &self.permission {
+                Some(permission) => {
+                    let HttpRequest {
+                        method,
+                        url,
+                        headers,
+                        ..
+                    } = request;
+                    permission.apply(method, url, headers).await?
+                }
+                None => Ticket::default(),
+            };
+            let response = self.http.send(request).await?;
+            if let Some(permission) = &self.permission {
+                permission.heard(&ticket, response.status, &response.headers);
+            }
             let location = response
                 .headers
                 .get(LOCATION)
                 .filter(|_| (300..400).contains(&response.status));
             let Some(location) = location else {
-                return Ok((response, request.url));
+                return Ok((response, ticket));
             };
             let location = String::from_utf8_lossy(location.as_bytes());
             request.url = request.url.redirect_target(
@@ -94,6 +146,7 @@ impl Exchanger {
         }
         Err(TransportError::TooManyRedirects(MAX_REDIRECTS))
     }
+
     /// The host's headers lie lowest: none of them may replace what the protocol needs.
     fn merged(&self, headers: HeaderMap) -> HeaderMap {
         if self.headers.is_empty() {

@@ -20,7 +20,9 @@ use super::answer::{EVENT_STREAM, Events, JSON, StreamLimits, event_messages};
 use super::delivery::{Delivery, QueueLimits, Waiting};
 use super::exchange::Exchanger;
 use super::failure::{failure, media_type, unexpected_type};
-use super::{Answer, Incoming, NoEndpoint, Outgoing, SessionHeader, Transport, TransportError};
+use super::{
+    Answer, Incoming, NoEndpoint, Outgoing, Permission, SessionHeader, Transport, TransportError,
+};
 use crate::ports::{Clock, Http, Spawn};
 use crate::url_guard::GuardedUrl;
 
@@ -65,7 +67,8 @@ pub struct HttpSse {
 
 impl HttpSse {
     /// Opens the stream at `url` and waits for the endpoint. `headers` go with every request, below
-    /// the protocol's own; those that only the protocol may send are left out.
+    /// the protocol's own; those that only the protocol may send are left out. `permission` is shown
+    /// with every request.
     ///
     /// # Errors
     /// [`TransportError::NoEndpoint`], [`EndpointOrigin`](TransportError::EndpointOrigin) and
@@ -76,9 +79,10 @@ impl HttpSse {
         spawn: Rc<dyn Spawn>,
         url: GuardedUrl,
         headers: HeaderMap,
+        permission: Option<Rc<dyn Permission>>,
         limits: HttpSseLimits,
     ) -> Result<Self, TransportError> {
-        let exchanger = Exchanger::new(http, headers);
+        let exchanger = Exchanger::new(http, headers).with_permission(permission);
         let opening = begin(&exchanger, &*clock, &url, limits.event_bytes);
         let patience = clock.sleep(limits.endpoint_timeout);
         let (events, base, endpoint) = match select(pin!(opening), patience).await {
@@ -246,9 +250,7 @@ fn endpoint_at(base: &GuardedUrl, reference: &str) -> Result<GuardedUrl, Transpo
         let origin = endpoint.url().origin().ascii_serialization();
         return Err(TransportError::EndpointOrigin { origin });
     }
-    let mut url = endpoint.url().clone();
-    url.set_fragment(None);
-    GuardedUrl::try_from(url).map_err(blocked)
+    Ok(endpoint.without_fragment())
 }
 
 /// Reads the stream to its end.

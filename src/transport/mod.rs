@@ -16,12 +16,14 @@ mod error;
 mod exchange;
 mod failure;
 mod http_sse;
+mod permission;
 mod resume;
 mod streamable_http;
 
 pub(crate) use error::is_transient_status;
 pub use error::{HttpFailure, NoEndpoint, TransportError, UnusableAnswer, UnusableReason};
 pub use http_sse::{HttpSse, HttpSseLimits};
+pub use permission::{Permission, PermissionError, Ticket, Verdict};
 pub use streamable_http::StreamableHttp;
 
 /// The transports a server can be registered with.

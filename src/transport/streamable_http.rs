@@ -13,7 +13,7 @@ use super::answer::{EVENT_STREAM, JSON, StreamLimits, json_messages};
 use super::exchange::Exchanger;
 use super::failure::{failure, media_type, unexpected_type};
 use super::resume::{Messages, Resumption};
-use super::{Answer, Incoming, Outgoing, SessionHeader, Transport, TransportError};
+use super::{Answer, Incoming, Outgoing, Permission, SessionHeader, Transport, TransportError};
 use crate::ports::{Clock, Http};
 use crate::protocol::request::SESSION_ID;
 use crate::url_guard::GuardedUrl;
@@ -51,6 +51,15 @@ impl StreamableHttp {
             clock,
             url,
             max_response_bytes,
+        }
+    }
+
+    /// Shows this permission with every request.
+    #[must_use]
+    pub fn with_permission(self, permission: Option<Rc<dyn Permission>>) -> Self {
+        Self {
+            exchanger: self.exchanger.with_permission(permission),
+            ..self
         }
     }
 

@@ -234,6 +234,7 @@ impl World {
             Rc::new(PoolSpawn(self.pool.spawner())),
             GuardedUrl::parse(url).unwrap(),
             header("authorization", "Bearer t"),
+            None,
             HttpSseLimits::new(MAX_BYTES),
         )
     }

@@ -1,6 +1,7 @@
 //! The JSON API of [`ToolAgent`](super::ToolAgent), below `/agents/tool-agent/<name>/`.
 
 mod more;
+mod sign_in;
 
 use std::time::Duration;
 
@@ -14,13 +15,15 @@ use url::Url;
 use worker::{Method, Request, Response, ResponseBuilder};
 
 use self::more::More;
+use self::sign_in::AddOAuth;
 use super::events::RecentEvents;
 use super::problem::Problem;
 use crate::Error;
 use crate::mcp::{
-    CallOptions, ConnectionState, LastError, ListProblem, LogLevel, McpClientManager,
-    OpenQuestions, RegisterServer, ServerFilter, ServerId, Started, StoredServer,
+    AuthorizationInfo, CallOptions, Connected, ConnectionState, LastError, ListProblem, LogLevel,
+    McpClientManager, OpenQuestions, RegisterServer, ServerFilter, ServerId, Started, StoredServer,
 };
+use crate::oauth::AuthorizationUrl;
 use crate::protocol::Revision;
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
@@ -43,6 +46,8 @@ pub(super) struct Api<'a> {
     pub(super) mcp: &'a McpClientManager,
     pub(super) questions: &'a OpenQuestions,
     pub(super) events: &'a RecentEvents,
+    /// The origin of callbacks, where it is not that of the request.
+    pub(super) public_origin: Option<&'a str>,
 }
 
 /// Answers one request.
@@ -58,12 +63,14 @@ pub(super) async fn answer(api: Api<'_>, request: Request) -> worker::Result<Res
 }
 
 enum Route {
+    Callback,
     Servers,
     AddServer,
     Server(String),
     RemoveServer(String),
     Reconnect(String),
     Close(String),
+    SignOut(String),
     Tools,
     Prompts,
     Resources,
@@ -90,6 +97,8 @@ fn route(request: &Request) -> Result<Route, Problem> {
         method => method,
     };
     let route = match (&method, rest.as_slice()) {
+        // Not for HEAD: it uses the sign-in up.
+        (Method::Get, ["callback"]) if request.method() == Method::Get => Route::Callback,
         (Method::Get, ["servers"]) => Route::Servers,
         (Method::Post, ["servers"]) => Route::AddServer,
         (Method::Get, ["servers", server]) => Route::Server(id(server).map_err(bad_id)?),
@@ -98,6 +107,9 @@ fn route(request: &Request) -> Result<Route, Problem> {
             Route::Reconnect(id(server).map_err(bad_id)?)
         }
         (Method::Post, ["servers", server, "close"]) => Route::Close(id(server).map_err(bad_id)?),
+        (Method::Post, ["servers", server, "sign-out"]) => {
+            Route::SignOut(id(server).map_err(bad_id)?)
+        }
         (Method::Get, ["tools"]) => Route::Tools,
         (Method::Get, ["prompts"]) => Route::Prompts,
         (Method::Get, ["resources"]) => Route::Resources,
@@ -118,8 +130,9 @@ fn misdirected(rest: &[&str]) -> Problem {
     let allow = match rest {
         ["servers"] => "GET, HEAD, POST",
         ["servers", _] => "GET, HEAD, DELETE",
+        ["callback"] => "GET",
         ["tools" | "prompts" | "resources" | "resource-templates"] => "GET, HEAD",
-        ["servers", _, "reconnect" | "close"]
+        ["servers", _, "reconnect" | "close" | "sign-out"]
         | ["tools", "call"]
         | ["prompts", "get"]
         | ["resources", "read"] => "POST",
@@ -138,18 +151,37 @@ impl Route {
         let mcp = api.mcp;
         match self {
             Self::More(more) => more.run(api, request).await,
-            Self::Servers => servers(mcp),
-            Self::AddServer => add_server(mcp, read(request).await?).await,
-            Self::Server(id) => send(200, &entry(mcp, &stored(mcp, &id)?)),
+            // The manager has answered those at the address that was registered. Others come through a
+            // proxy with another one, or are none.
+            Self::Callback => {
+                let answer = mcp.handle_callback(&request.url()?).await;
+                Ok(crate::mcp::as_platform_response(answer)?)
+            }
+            Self::Servers => servers(mcp).await,
+            Self::AddServer => {
+                let callback_url = sign_in::callback_url(&request, api.public_origin)?;
+                let is_public = api.public_origin.is_some();
+                add_server(mcp, read(request).await?, callback_url, is_public).await
+            }
+            Self::Server(id) => send(200, &entry(mcp, &stored(mcp, &id)?).await),
             Self::RemoveServer(id) if mcp.remove_server(&id).await? => {
                 Ok(ResponseBuilder::new().with_status(204).empty())
             }
             Self::RemoveServer(id) => Err(Error::UnknownServer(id).into()),
             Self::Reconnect(id) => {
-                mcp.connect_to_server(&id)
-                    .await
-                    .map_err(|error| failed(mcp, &id, error))?;
-                ready(mcp, &id, 200).await
+                let connected = mcp.connect_to_server(&id).await;
+                match connected.map_err(|error| failed(mcp, &id, error))? {
+                    Connected::Connected => ready(mcp, &id, 200).await,
+                    Connected::Authenticating { auth_url } => {
+                        parked(mcp, &id, &auth_url, 200).await
+                    }
+                }
+            }
+            Self::SignOut(id) => {
+                mcp.sign_out(&id).await?;
+                let server = entry(mcp, &stored(mcp, &id)?).await;
+                let state = server.state;
+                send(200, &json!({"id": id, "state": state, "server": server}))
             }
             Self::Close(id) => {
                 stored(mcp, &id)?;
@@ -212,6 +244,7 @@ struct AddServer {
     id: Option<String>,
     transport: Option<AddTransport>,
     retry: Option<RetryOptions>,
+    oauth: Option<AddOAuth>,
 }
 
 #[derive(Default, Deserialize)]
@@ -273,6 +306,9 @@ struct Entry {
     server_info: Option<Value>,
     problems: Vec<String>,
     counts: crate::mcp::CatalogCounts,
+    /// Where to send the user, while the server waits for a sign-in.
+    auth_url: Option<String>,
+    auth: Option<AuthorizationInfo>,
 }
 
 /// The last failure of a server, which stays to be seen after the server has recovered.
@@ -338,22 +374,32 @@ fn level_of(name: &str) -> Result<LogLevel, Problem> {
     LogLevel::parse(name).ok_or_else(|| Problem::new(422, "invalid-option", "no such log level"))
 }
 
-fn servers(mcp: &McpClientManager) -> Answer {
-    let entries: Vec<Entry> = mcp
-        .list_servers()?
-        .iter()
-        .map(|stored| entry(mcp, stored))
-        .collect();
+async fn servers(mcp: &McpClientManager) -> Answer {
+    let mut entries = Vec::new();
+    for stored in mcp.list_servers()? {
+        entries.push(entry(mcp, &stored).await);
+    }
     send(
         200,
         &json!({"servers": entries, "damaged": mcp.damaged_servers()?}),
     )
 }
 
-async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
+async fn add_server(
+    mcp: &McpClientManager,
+    body: AddServer,
+    callback_url: String,
+    is_public: bool,
+) -> Answer {
     let id = choose_id(mcp, &body)?;
     let known = mcp.server(id.as_str())?;
-    let says_more = body.transport.is_some() || body.retry.is_some();
+    // Where users come back to is wherever the Worker is now, once its operator has said that.
+    let moved = is_public
+        && known
+            .as_ref()
+            .is_some_and(|known| known.callback_url() != Some(callback_url.as_str()));
+    let says_more =
+        body.transport.is_some() || body.retry.is_some() || body.oauth.is_some() || moved;
     // What is said of a server that is there replaces what was said before; saying nothing does not.
     if says_more || known.is_none() {
         let AddServer {
@@ -361,11 +407,13 @@ async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
             url,
             transport,
             retry,
+            oauth,
             ..
         } = body;
-        let mut server = known
-            .as_ref()
-            .map_or_else(|| RegisterServer::new(name, url), RegisterServer::from);
+        let mut server = match &known {
+            Some(known) => mcp.registration(known.id.as_str()).await?,
+            None => RegisterServer::new(name, url),
+        };
         if let Some(transport) = transport {
             server = server.transport(transport.kind).without_headers();
             for (name, value) in transport.headers {
@@ -375,18 +423,33 @@ async fn add_server(mcp: &McpClientManager, body: AddServer) -> Answer {
         if let Some(retry) = retry {
             server = server.retry(retry);
         }
+        if moved || known.is_none_or(|known| known.callback_url().is_none()) {
+            server = server.callback_url(callback_url);
+        }
+        if let Some(oauth) = oauth {
+            server = oauth.add_to(server)?;
+        }
         mcp.register_server(id.as_str(), server).await?;
     }
     let id = id.as_str();
     let is_open = mcp
         .connection(id)
         .is_some_and(|connection| connection.state.is_open());
-    if !is_open {
-        mcp.connect_to_server(id)
-            .await
-            .map_err(|error| failed(mcp, id, error))?;
+    if is_open {
+        return ready(mcp, id, 201).await;
     }
-    ready(mcp, id, 201).await
+    // One that waits for its user already goes on waiting: the sign-in may be under way.
+    let waits = mcp
+        .connection(id)
+        .is_some_and(|connection| connection.state == ConnectionState::Authenticating);
+    if waits && let Some(auth_url) = mcp.auth_url(id).await? {
+        return parked(mcp, id, &auth_url, 201).await;
+    }
+    let connected = mcp.connect_to_server(id).await;
+    match connected.map_err(|error| failed(mcp, id, error))? {
+        Connected::Connected => ready(mcp, id, 201).await,
+        Connected::Authenticating { auth_url } => parked(mcp, id, &auth_url, 201).await,
+    }
 }
 
 /// Adding the same server again means the one that is there; an id that is taken means an error.
@@ -423,12 +486,31 @@ fn random_id() -> Result<ServerId, Problem> {
     Ok(ServerId::verbatim(symbols.collect::<String>()))
 }
 
+/// Reports a server that waits for its user.
+async fn parked(
+    mcp: &McpClientManager,
+    id: &str,
+    auth_url: &AuthorizationUrl,
+    status: u16,
+) -> Answer {
+    let server = entry(mcp, &stored(mcp, id)?).await;
+    let auth_url = auth_url.as_str();
+    send(
+        status,
+        &json!({"id": id, "state": server.state, "authUrl": auth_url, "server": server}),
+    )
+}
+
 /// Loads the catalogue of an open connection and reports the server.
 async fn ready(mcp: &McpClientManager, id: &str, status: u16) -> Answer {
-    mcp.discover_if_connected(id, None)
-        .await
-        .map_err(|error| failed(mcp, id, error))?;
-    let server = entry(mcp, &stored(mcp, id)?);
+    match mcp.discover_if_connected(id, None).await {
+        Ok(_) => {}
+        Err(Error::SignInRequired { auth_url, .. }) => {
+            return parked(mcp, id, &auth_url, status).await;
+        }
+        Err(error) => return Err(failed(mcp, id, error)),
+    }
+    let server = entry(mcp, &stored(mcp, id)?).await;
     send(
         status,
         &json!({"id": id, "state": server.state, "server": server}),
@@ -455,7 +537,11 @@ fn stored(mcp: &McpClientManager, id: &str) -> Result<StoredServer, Problem> {
         .ok_or_else(|| Error::UnknownServer(id.to_owned()))?)
 }
 
-fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
+async fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
+    let id = stored.id.as_str();
+    // What cannot be read now is not known.
+    let auth = mcp.authorization(id).await.ok().flatten();
+    let auth_url = mcp.auth_url(id).await.ok().flatten();
     let live = mcp.connection(stored.id.as_str());
     let card = live.as_ref().and_then(|live| live.card.as_ref());
     Entry {
@@ -488,6 +574,8 @@ fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
             .map(|live| live.problems.iter().map(explain).collect())
             .unwrap_or_default(),
         counts: live.map(|live| live.counts).unwrap_or_default(),
+        auth_url: auth_url.map(|url| url.as_str().to_owned()),
+        auth,
     }
 }
 

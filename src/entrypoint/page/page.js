@@ -95,6 +95,15 @@ function fill(id, items, empty) {
   $(id).replaceChildren(...(items.length ? items : [element("p", { className: "empty", textContent: empty })]));
 }
 
+/** Where the user signs in, in a tab of its own, or signs out. */
+function signIn(server, path, target) {
+  if (server.authUrl) {
+    const link = { href: server.authUrl, target: "_blank", rel: "noopener noreferrer", textContent: "Sign in" };
+    return [element("a", link)];
+  }
+  return server.auth ? [action("Sign out", () => api(target, `${path}/sign-out`, { method: "POST" }))] : [];
+}
+
 function showServer(server, target) {
   const path = `servers/${encodeURIComponent(server.id)}`;
   const about = element("div", {}, element("strong", { textContent: server.name }), ` ${server.id}`);
@@ -106,6 +115,7 @@ function showServer(server, target) {
   return element("div", { className: "item" }, about,
     element("span", { className: `state ${server.state}`, textContent: server.state }),
     element("div", { className: "row" },
+      ...signIn(server, path, target),
       action("Reconnect", () => api(target, `${path}/reconnect`, { method: "POST" })),
       action("Remove", () => confirm(`Remove ${server.name}?`) && api(target, path, { method: "DELETE" }))));
 }
@@ -191,6 +201,9 @@ function example(schema) {
     return [name, property.default ?? property.enum?.[0] ?? empty[property.type] ?? null];
   }));
 }
+
+// The user may come back from signing in.
+document.addEventListener("visibilitychange", () => document.hidden || refresh());
 
 /** Shows the object as it is now. Asked for while it runs, it runs once more afterwards. */
 async function refresh() {

@@ -1,5 +1,7 @@
 //! The ports of the tests: HTTP served from memory, a clock moved by hand, a table in memory.
 
+pub mod auth_server;
+pub mod auth_world;
 pub mod case_server;
 pub mod crypto;
 pub mod mcp_server;
