@@ -1,11 +1,5 @@
 // Which scenarios to run on which revision of the protocol. A lane is a revision, `extensions`, or `default`.
 
-/**
- * Everything but authorization, on every revision that has it, and skills on both wires. The lane 2025-03-26 has
- * scenarios of authorization only, so nothing runs there.
- */
-const isDefault = (scenario) => !scenario.startsWith("auth/");
-
 const EXTENSION = "extension";
 // Extensions belong to no revision, so they run on both wires.
 const EXTENSION_WIRES = ["2025-11-25", "2026-07-28"];
@@ -42,7 +36,8 @@ function selectOne(scenarios, arg) {
   const [scenario, revision] = arg.split("@");
   if (revision) return scenarios.has(scenario) ? [asRun([scenario, revision])] : [];
   const wires = (revisions) => (revisions.includes(EXTENSION) ? EXTENSION_WIRES : revisions);
-  if (arg === "default") return [...scenarios.keys()].filter(isDefault).flatMap((name) => selectOne(scenarios, name));
+  // Everything, on every revision that has it, and extensions on both wires.
+  if (arg === "default") return [...scenarios.keys()].flatMap((name) => selectOne(scenarios, name));
   if (scenarios.has(arg)) return wires(scenarios.get(arg)).map((wire) => asRun([arg, wire]));
   if (arg === "extensions") {
     const extensions = [...scenarios.keys()].filter((name) => scenarios.get(name).includes(EXTENSION));
