@@ -212,7 +212,6 @@ test("WK-10 a fresh object has nothing and says so", async () => {
     ["POST", "resources/read", { ...nobody, uri: "r://1" }],
     ["POST", "resources/subscribe", { ...nobody, uri: "r://1" }],
     ["GET", "tasks/nobody/t-1"],
-    ["GET", "callback?state=nobody.xyz&code=1"],
   ]) {
     const answer = await fresh().request(method, path, body);
     assert.ok(answer.status >= 400 && answer.status < 500, `${method} ${path}: ${answer.status}`);

@@ -202,7 +202,7 @@ test("the table and the schema version are those of the TypeScript package", asy
     "server_options",
   ]);
   assert.equal(row.server_url, remote.url);
-  assert.equal(row.callback_url, "");
+  assert.equal(row.callback_url, `${worker.origin}${agent.base}callback`);
   assert.equal(row.auth_url, null);
   assert.equal(JSON.parse(row.server_options).retry.maxAttempts, 2);
 

@@ -52,6 +52,8 @@ const asBindings = (objects) =>
  *
  * - `build`: folder with the build, relative to the repository
  * - `script`: source of a JavaScript Worker to run instead of a build
+ * - `flags`: compatibility flags besides those of a deployment
+ * - `kv`: names of KV namespaces, which are empty
  * - `objects`: Durable Object bindings, `{ BINDING: "Class" }`
  * - `vars`: variables and secrets
  * - `storage`: folder of the objects' storage; without it a temporary one
@@ -77,28 +79,33 @@ class RunningWorker {
   constructor({
     build = "build",
     script,
+    flags = [],
+    kv = [],
     objects = { ToolAgent: "ToolAgent" },
     vars = {},
     storage,
     port = 0,
     outbound,
   }) {
-    this.#options = { build, script, objects, vars, port, outbound };
+    this.#options = { build, script, flags, kv, objects, vars, port, outbound };
     this.storage = storage;
   }
 
   async start() {
-    const { build, script, objects, vars, port, outbound } = this.#options;
+    const { build, script, flags, kv, objects, vars, port, outbound } = this.#options;
     this.storage ??= await temporaryFolder();
     const source = script ? { script, modules: true } : builtModules(inRoot(build));
+    const { compatibilityDate, compatibilityFlags } = await compatibility();
     this.#miniflare = new Miniflare({
       name: SCRIPT,
       host: "127.0.0.1",
       port,
       cf: false,
-      ...(await compatibility()),
+      compatibilityDate,
+      compatibilityFlags: [...compatibilityFlags, ...flags],
       ...source,
       bindings: vars,
+      kvNamespaces: kv,
       outboundService: outbound,
       durableObjects: asBindings(objects),
       durableObjectsPersist: this.storage,
