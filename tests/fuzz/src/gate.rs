@@ -28,8 +28,20 @@ pub fn check(input: &[u8]) {
             token,
             allow_insecure_local,
         };
+        let is_configured = access.token.is_some() || allow_insecure_local;
+        assert_eq!(access.is_configured(), is_configured);
         access.admit(&url, authorization.as_deref(), origin.as_deref())
     };
+
+    // What anybody may ask for is one segment below an object, whatever else stands there.
+    if real::is_for_anybody(&url) {
+        let segments: Vec<_> = url.path_segments().expect("a path").collect();
+        assert_eq!((segments.len(), segments[0]), (4, "agents"), "{url}");
+        assert!(
+            ["callback", "client-metadata.json"].contains(&segments[3]),
+            "{url}"
+        );
+    }
 
     if !token.is_empty() {
         let bearer = authorization.as_deref().and_then(|header| {

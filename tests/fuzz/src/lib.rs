@@ -3,6 +3,7 @@
 //! A target is a function of bytes that panics when a property does not hold. `tests/corpus.rs` runs each on its
 //! corpus, as part of the native tests; `main.rs` gives them to libFuzzer, which searches for input that breaks one.
 
+mod challenge;
 mod cuts;
 mod exchange;
 mod form;
@@ -13,6 +14,7 @@ mod mirror;
 mod path;
 mod result;
 mod schema;
+mod sign_in;
 mod skill;
 pub mod sse;
 mod url;
@@ -22,6 +24,7 @@ pub type Target = fn(&[u8]);
 
 /// Every target, by the name of the folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
+    ("challenge", challenge::check),
     ("exchange", exchange::check),
     ("form", form::check),
     ("gate", gate::check),
@@ -31,6 +34,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("path", path::check),
     ("result", result::check),
     ("schema", schema::check),
+    ("sign-in", sign_in::check),
     ("skill", skill::check),
     ("sse", sse::check),
     ("url", url::check),
