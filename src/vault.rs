@@ -11,6 +11,8 @@ use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -165,44 +167,58 @@ impl Vault {
     }
 
     /// Seals a text. It opens under the same `context` only, so it cannot be moved elsewhere.
-    pub async fn seal(&self, context: &str, text: &str) -> Result<String, VaultError> {
-        let Key { id, bytes } = &self.ring.current;
-        let mut nonce = [0; NONCE];
-        getrandom::fill(&mut nonce).map_err(|_| CryptoError("no random bytes".into()))?;
-        let data = self
-            .crypto
-            .seal(bytes, &nonce, context.as_bytes(), text.as_bytes())
-            .await?;
-        let (iv, data) = (URL_SAFE_NO_PAD.encode(nonce), URL_SAFE_NO_PAD.encode(data));
-        Ok(json!({ "sealed": VERSION, "kid": id, "iv": iv, "data": data }).to_string())
+    pub fn seal<'a>(
+        &'a self,
+        context: &'a str,
+        text: &'a str,
+    ) -> LocalBoxFuture<'a, Result<String, VaultError>> {
+        async move {
+            let Key { id, bytes } = &self.ring.current;
+            let mut nonce = [0; NONCE];
+            getrandom::fill(&mut nonce).map_err(|_| CryptoError("no random bytes".into()))?;
+            let data = self
+                .crypto
+                .seal(bytes, &nonce, context.as_bytes(), text.as_bytes())
+                .await?;
+            let (iv, data) = (URL_SAFE_NO_PAD.encode(nonce), URL_SAFE_NO_PAD.encode(data));
+            Ok(json!({ "sealed": VERSION, "kid": id, "iv": iv, "data": data }).to_string())
+        }
+        .boxed_local()
     }
 
     /// Opens what [`seal`](Self::seal) has made. Any other JSON is passed through.
-    pub async fn open(&self, context: &str, json: &str) -> Result<Opened, VaultError> {
-        let Some(sealed) = Sealed::parse(json) else {
-            return Ok(Opened {
-                text: json.to_owned(),
-                is_current: false,
-            });
-        };
-        if sealed.version != VERSION {
-            return Err(VaultError::UnknownForm);
-        }
-        let (nonce, data) = sealed.bytes().ok_or(VaultError::Tampered)?;
-        let mut failure = VaultError::UnknownKey {
-            kid: sealed.kid.clone(),
-        };
-        for key in self.ring.of_id(&sealed.kid) {
-            let context = context.as_bytes();
-            let opened = self.crypto.open(&key.bytes, &nonce, context, &data).await;
-            if let Ok(text) = opened {
-                let text = String::from_utf8(text).map_err(|_| VaultError::Tampered)?;
-                let is_current = key.bytes == self.ring.current.bytes;
-                return Ok(Opened { text, is_current });
+    pub fn open<'a>(
+        &'a self,
+        context: &'a str,
+        json: &'a str,
+    ) -> LocalBoxFuture<'a, Result<Opened, VaultError>> {
+        async move {
+            let Some(sealed) = Sealed::parse(json) else {
+                return Ok(Opened {
+                    text: json.to_owned(),
+                    is_current: false,
+                });
+            };
+            if sealed.version != VERSION {
+                return Err(VaultError::UnknownForm);
             }
-            failure = VaultError::Tampered;
+            let (nonce, data) = sealed.bytes().ok_or(VaultError::Tampered)?;
+            let mut failure = VaultError::UnknownKey {
+                kid: sealed.kid.clone(),
+            };
+            for key in self.ring.of_id(&sealed.kid) {
+                let context = context.as_bytes();
+                let opened = self.crypto.open(&key.bytes, &nonce, context, &data).await;
+                if let Ok(text) = opened {
+                    let text = String::from_utf8(text).map_err(|_| VaultError::Tampered)?;
+                    let is_current = key.bytes == self.ring.current.bytes;
+                    return Ok(Opened { text, is_current });
+                }
+                failure = VaultError::Tampered;
+            }
+            Err(failure)
         }
-        Err(failure)
+        .boxed_local()
     }
 }
 

@@ -24,8 +24,9 @@ const WASM_FEATURES: [&str; 7] = [
 /// Name of the module with its symbols, for reading stack traces. Nothing imports it, so it is not deployed.
 const WITH_SYMBOLS: &str = "index_bg.debug.wasm";
 
-/// Bundles entry, glue and snippets into `worker.mjs`.
-pub(crate) fn script(work: &Path) -> Result<()> {
+/// Bundles entry, glue and snippets into `worker.mjs`. A small one keeps its names, which stack
+/// traces show.
+pub(crate) fn script(work: &Path, small: bool) -> Result<()> {
     let mut esbuild = Command::new(tool("esbuild")?);
     esbuild
         .current_dir(work)
@@ -43,6 +44,9 @@ pub(crate) fn script(work: &Path) -> Result<()> {
             // The glue names a snippet once for each of its functions.
             "--log-override:duplicate-object-key=silent",
         ]);
+    if small {
+        esbuild.args(["--minify-whitespace", "--minify-syntax"]);
+    }
     run(esbuild, "esbuild")
 }
 

@@ -11,6 +11,10 @@ use crate::args::Args;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 
+/// Moving a value takes one `memory.copy` instead of a row of loads and stores: most of what async
+/// code consists of is moves of values with many words.
+const FEW_MOVES: &str = "-Cllvm-args=-max-store-memcpy=1";
+
 /// Compiles the crate and returns the path of its module.
 pub(crate) fn wasm(args: &Args) -> Result<PathBuf> {
     // Cargo names itself in `CARGO`; the set-up scripts name the one that has the Wasm target there.
@@ -41,6 +45,7 @@ pub(crate) fn wasm(args: &Args) -> Result<PathBuf> {
     if let Some(features) = &args.features {
         command.args(["--features", features]);
     }
+    command.args(["--", FEW_MOVES]);
     let output = command
         .spawn()
         .and_then(std::process::Child::wait_with_output)

@@ -53,7 +53,7 @@ fn run(args: &Args) -> Result<String> {
     fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
     let exports = glue::generate(&wasm, &work)?;
     entry::write(&work, &exports)?;
-    bundle::script(&work)?;
+    bundle::script(&work, args.optimise)?;
     bundle::optimise(&work, args.optimise)?;
     let sizes = bundle::publish(&work, &args.out)?;
     stamp.write(&args.out)?;

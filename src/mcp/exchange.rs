@@ -171,7 +171,11 @@ impl Client {
             }
         });
         let answers = try_join_all(answers).await?;
-        let map: std::collections::BTreeMap<String, Box<RawValue>> = answers.into_iter().collect();
+        // One by one: collecting into a map is sorting first, and its code is long.
+        let mut map = std::collections::BTreeMap::new();
+        for (key, answer) in answers {
+            map.insert(key, answer);
+        }
         serde_json::value::to_raw_value(&map).map_err(|error| Error::Runtime(error.to_string()))
     }
 

@@ -453,18 +453,15 @@ impl Connection {
         let Some(requests) = requests else {
             return Ok(());
         };
-        let requests: Option<BTreeMap<String, Box<RawValue>>> = Some(requests.get())
+        let requests: Option<BTreeMap<_, _>> = Some(requests.get())
             .filter(|text| text.len() <= MAX_INPUTS)
             .and_then(|text| serde_json::from_str(text).ok());
         let malformed = || ProtocolError::MalformedResult {
             method: "tasks/get",
             reason: "its input requests are none".into(),
         };
-        let requests: BTreeMap<String, Box<RawValue>> = requests
-            .ok_or_else(malformed)?
-            .into_iter()
-            .filter(|(key, _)| !answered.contains(key))
-            .collect();
+        let mut requests: BTreeMap<String, Box<RawValue>> = requests.ok_or_else(malformed)?;
+        requests.retain(|key, _| !answered.contains(key));
         if requests.is_empty() {
             return Ok(());
         }

@@ -13,6 +13,8 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
 use http::header::ACCEPT;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use url::Url;
@@ -78,17 +80,20 @@ pub async fn discover(
 
 /// [`discover`], with `preferred` as the issuer if the resource metadata lists it among others
 /// (RFC 9728 §7.6): one that has registered this client before.
-pub(super) async fn discover_preferring(
-    net: &Net,
-    server: &GuardedUrl,
-    challenge: Option<&Challenge>,
-    preferred: Option<&str>,
-) -> Result<Discovered, OAuthError> {
+pub(super) fn discover_preferring<'a>(
+    net: &'a Net,
+    server: &'a GuardedUrl,
+    challenge: Option<&'a Challenge>,
+    preferred: Option<&'a str>,
+) -> LocalBoxFuture<'a, Result<Discovered, OAuthError>> {
     let search = Search { net, server };
-    match search.resource_metadata(challenge).await? {
-        Resource::Published { url, document } => search.named(url, document, preferred).await,
-        Resource::Absent { doubt } => search.unnamed(doubt).await,
+    async move {
+        match search.resource_metadata(challenge).await? {
+            Resource::Published { url, document } => search.named(url, document, preferred).await,
+            Resource::Absent { doubt } => search.unnamed(doubt).await,
+        }
     }
+    .boxed_local()
 }
 
 struct Search<'a> {

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use futures::StreamExt as _;
-use futures::future::{Either, select};
+use futures::future::{Either, LocalBoxFuture, select};
+use futures::{FutureExt as _, StreamExt as _};
 use http::header::{CONTENT_TYPE, LOCATION, RETRY_AFTER};
 use http::{HeaderMap, Method};
 
@@ -70,14 +70,17 @@ impl Reply {
 
 impl Net {
     /// Sends a request, and follows redirects that keep method, body and origin.
-    pub(super) async fn ask(&self, ask: Ask<'_>) -> Result<Reply, OAuthError> {
-        let (what, after) = (ask.what, ask.timeout);
-        let url = ask.url.to_string();
-        let exchange = pin!(self.exchange(ask));
-        match select(exchange, self.clock.sleep(after)).await {
-            Either::Left((outcome, _)) => outcome,
-            Either::Right(_) => Err(OAuthError::Timeout { what, url, after }),
+    pub(super) fn ask<'a>(&'a self, ask: Ask<'a>) -> LocalBoxFuture<'a, Result<Reply, OAuthError>> {
+        async move {
+            let (what, after) = (ask.what, ask.timeout);
+            let url = ask.url.to_string();
+            let exchange = pin!(self.exchange(ask));
+            match select(exchange, self.clock.sleep(after)).await {
+                Either::Left((outcome, _)) => outcome,
+                Either::Right(_) => Err(OAuthError::Timeout { what, url, after }),
+            }
         }
+        .boxed_local()
     }
 
     async fn exchange(&self, ask: Ask<'_>) -> Result<Reply, OAuthError> {

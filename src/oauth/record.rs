@@ -98,16 +98,22 @@ impl Member for BTreeMap<String, u32> {
         let Some(Value::Object(members)) = value else {
             return Self::new();
         };
-        let counts = members.into_iter();
+        // One by one: collecting into a map is sorting first, and its code is long.
+        let mut counts = Self::new();
+        for (name, count) in members {
+            if let Some(count) = count.as_u64().and_then(|count| u32::try_from(count).ok()) {
+                counts.insert(name, count);
+            }
+        }
         counts
-            .filter_map(|(name, count)| Some((name, u32::try_from(count.as_u64()?).ok()?)))
-            .collect()
     }
 
     fn write(&self) -> Option<Value> {
-        let counts = self.iter();
-        let members = counts.map(|(name, count)| (name.clone(), Value::from(*count)));
-        (!self.is_empty()).then(|| Value::Object(members.collect()))
+        let mut members = Map::new();
+        for (name, count) in self {
+            members.insert(name.clone(), Value::from(*count));
+        }
+        (!members.is_empty()).then_some(Value::Object(members))
     }
 }
 

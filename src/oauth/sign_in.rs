@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
 use serde_json::json;
 
 use super::authorization_url::AuthorizationUrl;
@@ -55,34 +57,37 @@ pub(crate) struct Asker<'a> {
 
 impl Asker<'_> {
     /// Asks for permission. `floor` are scopes that must be among those that are asked for.
-    pub(crate) async fn ask(
-        &self,
-        challenge: Option<&Challenge>,
-        floor: Option<&str>,
-    ) -> Result<Asked, OAuthError> {
-        let settings = self.provider.settings();
-        let preferred = match &settings.issuer {
-            Some(issuer) => Some(issuer.clone()),
-            None => self.provider.known_issuer().await?,
-        };
-        let preferred = preferred.as_deref();
-        let found = discover_preferring(&self.net, self.server, challenge, preferred).await?;
-        let grant = self.provider.grant();
-        let scope = requested_scope(&found, challenge, settings.scope.as_deref(), floor);
-        match grant {
-            Grant::AuthorizationCode => {
-                let url = self.begin(&found, challenge, scope).await?;
-                Ok(Asked::User(url))
-            }
-            Grant::ClientCredentials => self.as_itself(&found, challenge, scope).await,
-            Grant::EnterpriseManaged(enterprise) => {
-                self.vouched(&found, challenge, scope, &enterprise).await
-            }
-            Grant::WorkloadIdentity(source) => {
-                self.vouched_by_platform(&found, challenge, scope, &source)
-                    .await
+    pub(crate) fn ask<'a>(
+        &'a self,
+        challenge: Option<&'a Challenge>,
+        floor: Option<&'a str>,
+    ) -> LocalBoxFuture<'a, Result<Asked, OAuthError>> {
+        async move {
+            let settings = self.provider.settings();
+            let preferred = match &settings.issuer {
+                Some(issuer) => Some(issuer.clone()),
+                None => self.provider.known_issuer().await?,
+            };
+            let preferred = preferred.as_deref();
+            let found = discover_preferring(&self.net, self.server, challenge, preferred).await?;
+            let grant = self.provider.grant();
+            let scope = requested_scope(&found, challenge, settings.scope.as_deref(), floor);
+            match grant {
+                Grant::AuthorizationCode => {
+                    let url = self.begin(&found, challenge, scope).await?;
+                    Ok(Asked::User(url))
+                }
+                Grant::ClientCredentials => self.as_itself(&found, challenge, scope).await,
+                Grant::EnterpriseManaged(enterprise) => {
+                    self.vouched(&found, challenge, scope, &enterprise).await
+                }
+                Grant::WorkloadIdentity(source) => {
+                    self.vouched_by_platform(&found, challenge, scope, &source)
+                        .await
+                }
             }
         }
+        .boxed_local()
     }
 
     /// Stores a sign-in and gives the URL for it.

@@ -6,6 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::LocalBoxFuture;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use oauth2::basic::{
     BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType,
@@ -135,10 +137,10 @@ pub(super) enum Request<'a> {
     Other(&'a [(&'static str, String)]),
 }
 
-/// The error of the HTTP client that `oauth2` sees. The true one is kept beside.
+/// The answer that `oauth2` gets to any request: it only builds them.
 #[derive(Debug, thiserror::Error)]
-#[error("see the outcome")]
-struct Beside;
+#[error("not sent")]
+struct NotSent;
 
 impl TokenEndpoint<'_> {
     /// Asks for tokens. A demand for a nonce is met once.
@@ -160,103 +162,105 @@ impl TokenEndpoint<'_> {
         outcome
     }
 
-    async fn attempt(
-        &self,
-        request: Request<'_>,
-        demanded: &Cell<bool>,
-    ) -> Result<Map<String, Value>, OAuthError> {
-        let url = super::endpoint(self.server, self.what, self.url)?;
-        let assertion = self.assertion().await?;
-        let resource = self.resource.map(|resource| ("resource", resource));
-        let extra: Vec<(&'static str, &str)> = assertion
-            .iter()
-            .flat_map(|assertion| {
-                [
-                    ("client_assertion_type", JWT_BEARER_CLIENT),
-                    ("client_assertion", assertion.as_str()),
-                ]
-            })
-            .chain(resource)
-            .collect();
-        let secrets = self.secrets(request);
-        let outcome: RefCell<Option<Result<Map<String, Value>, OAuthError>>> = RefCell::default();
-        let send = |request: oauth2::HttpRequest| {
-            let (url, outcome, secrets) = (&url, &outcome, &secrets);
-            async move {
-                let answer = self.send(url, request, secrets, demanded).await;
-                outcome.replace(Some(answer));
-                Err::<oauth2::HttpResponse, _>(Beside)
-            }
-        };
-        let broken = |_| self.unusable("it is not a URL".into());
-        let client = self.oauth2_client()?;
-        // What it makes of the answer does not count: that was kept beside.
-        match request {
-            Request::Code {
-                code,
-                verifier,
-                redirect_uri,
-            } => {
-                let redirect = RedirectUrl::new(redirect_uri.to_owned()).map_err(broken)?;
-                let mut request = client
-                    .exchange_code(AuthorizationCode::new(code.to_owned()))
-                    .set_pkce_verifier(PkceCodeVerifier::new(verifier.to_owned()))
-                    .set_redirect_uri(Cow::Owned(redirect));
-                for (name, value) in extra {
-                    request = request.add_extra_param(name, value.to_owned());
+    fn attempt<'a>(
+        &'a self,
+        request: Request<'a>,
+        demanded: &'a Cell<bool>,
+    ) -> LocalBoxFuture<'a, Result<Map<String, Value>, OAuthError>> {
+        async move {
+            let url = super::endpoint(self.server, self.what, self.url)?;
+            let assertion = self.assertion().await?;
+            let resource = self.resource.map(|resource| ("resource", resource));
+            let extra: Vec<(&'static str, &str)> = assertion
+                .iter()
+                .flat_map(|assertion| {
+                    [
+                        ("client_assertion_type", JWT_BEARER_CLIENT),
+                        ("client_assertion", assertion.as_str()),
+                    ]
+                })
+                .chain(resource)
+                .collect();
+            let secrets = self.secrets(request);
+            let built = Cell::new(None);
+            let keep = |request: oauth2::HttpRequest| {
+                built.set(Some(request));
+                Err::<oauth2::HttpResponse, _>(NotSent)
+            };
+            let broken = |_| self.unusable("it is not a URL".into());
+            let client = self.oauth2_client()?;
+            // It builds the request, and does not get the answer.
+            match request {
+                Request::Code {
+                    code,
+                    verifier,
+                    redirect_uri,
+                } => {
+                    let redirect = RedirectUrl::new(redirect_uri.to_owned()).map_err(broken)?;
+                    let mut request = client
+                        .exchange_code(AuthorizationCode::new(code.to_owned()))
+                        .set_pkce_verifier(PkceCodeVerifier::new(verifier.to_owned()))
+                        .set_redirect_uri(Cow::Owned(redirect));
+                    for (name, value) in extra {
+                        request = request.add_extra_param(name, value.to_owned());
+                    }
+                    let _ = request.request(&keep);
                 }
-                let _ = request.request_async(&send).await;
-            }
-            Request::Refresh(token) => {
-                let token = RefreshToken::new(token.to_owned());
-                let mut request = client.exchange_refresh_token(&token);
-                for (name, value) in extra {
-                    request = request.add_extra_param(name, value.to_owned());
+                Request::Refresh(token) => {
+                    let token = RefreshToken::new(token.to_owned());
+                    let mut request = client.exchange_refresh_token(&token);
+                    for (name, value) in extra {
+                        request = request.add_extra_param(name, value.to_owned());
+                    }
+                    let _ = request.request(&keep);
                 }
-                let _ = request.request_async(&send).await;
-            }
-            Request::ClientCredentials { scope } => {
-                let words = scope.into_iter().flat_map(str::split_ascii_whitespace);
-                let mut request = client
-                    .exchange_client_credentials()
-                    .add_scopes(words.map(|word| Scope::new(word.to_owned())));
-                for (name, value) in extra {
-                    request = request.add_extra_param(name, value.to_owned());
+                Request::ClientCredentials { scope } => {
+                    let words = scope.into_iter().flat_map(str::split_ascii_whitespace);
+                    let mut request = client
+                        .exchange_client_credentials()
+                        .add_scopes(words.map(|word| Scope::new(word.to_owned())));
+                    for (name, value) in extra {
+                        request = request.add_extra_param(name, value.to_owned());
+                    }
+                    let _ = request.request(&keep);
                 }
-                let _ = request.request_async(&send).await;
+                Request::Other(parameters) => {
+                    let parameters = parameters.iter();
+                    let parameters = parameters.map(|(name, value)| (*name, value.as_str()));
+                    let parameters: Vec<_> = parameters.chain(extra).collect();
+                    built.set(Some(self.form(&parameters)?));
+                }
             }
-            Request::Other(parameters) => {
-                let parameters = parameters
-                    .iter()
-                    .map(|(name, value)| (*name, value.as_str()))
-                    .chain(extra);
-                let _ = send(self.form(parameters)?).await;
-            }
+            let request = built
+                .take()
+                .ok_or_else(|| self.unusable("the request could not be built".into()))?;
+            self.send(&url, request, &secrets, demanded).await
         }
-        outcome
-            .into_inner()
-            .unwrap_or_else(|| Err(self.unusable("the request could not be built".into())))
+        .boxed_local()
     }
 
     /// A fresh one for each attempt: servers take each once.
-    async fn assertion(&self) -> Result<Option<String>, OAuthError> {
-        let client = self
-            .client
-            .filter(|_| self.method == AuthMethod::PrivateKeyJwt);
-        let Some((client, key)) = client.and_then(|client| {
-            let key = client.ours.private_key.as_deref()?;
-            Some((client, key))
-        }) else {
-            return Ok(None);
-        };
-        let key = signing_key(key, client.ours.signing_algorithm.as_deref())?;
-        let claims = Assertion {
-            client_id: &client.client_id,
-            audience: self.issuer,
-            now: self.net.clock.now(),
-            key_id: None,
-        };
-        client_assertion(self.crypto, &key, claims).await.map(Some)
+    fn assertion(&self) -> LocalBoxFuture<'_, Result<Option<String>, OAuthError>> {
+        async move {
+            let client = self
+                .client
+                .filter(|_| self.method == AuthMethod::PrivateKeyJwt);
+            let Some((client, key)) = client.and_then(|client| {
+                let key = client.ours.private_key.as_deref()?;
+                Some((client, key))
+            }) else {
+                return Ok(None);
+            };
+            let key = signing_key(key, client.ours.signing_algorithm.as_deref())?;
+            let claims = Assertion {
+                client_id: &client.client_id,
+                audience: self.issuer,
+                now: self.net.clock.now(),
+                key_id: None,
+            };
+            client_assertion(self.crypto, &key, claims).await.map(Some)
+        }
+        .boxed_local()
     }
 
     fn oauth2_client(&self) -> Result<TokenClient, OAuthError> {
@@ -290,10 +294,7 @@ impl TokenEndpoint<'_> {
     }
 
     /// A request of a grant that `oauth2` does not know. Authentication is added as it adds it.
-    fn form<'p>(
-        &self,
-        parameters: impl Iterator<Item = (&'static str, &'p str)>,
-    ) -> Result<oauth2::HttpRequest, OAuthError> {
+    fn form(&self, parameters: &[(&'static str, &str)]) -> Result<oauth2::HttpRequest, OAuthError> {
         use base64::Engine as _;
         use base64::engine::general_purpose::STANDARD;
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -442,17 +443,24 @@ impl TokenEndpoint<'_> {
     }
 
     /// Takes a token back (RFC 7009). `endpoint` is the revocation endpoint.
-    pub(super) async fn revoke(&self, token: &str, hint: &'static str) -> Result<(), OAuthError> {
-        let url = super::endpoint(self.server, self.what, self.url)?;
-        let assertion = self.assertion().await?;
-        let mut parameters = vec![("token", token), ("token_type_hint", hint)];
-        if let Some(assertion) = &assertion {
-            parameters.push(("client_assertion_type", JWT_BEARER_CLIENT));
-            parameters.push(("client_assertion", assertion));
+    pub(super) fn revoke<'a>(
+        &'a self,
+        token: &'a str,
+        hint: &'static str,
+    ) -> LocalBoxFuture<'a, Result<(), OAuthError>> {
+        async move {
+            let url = super::endpoint(self.server, self.what, self.url)?;
+            let assertion = self.assertion().await?;
+            let mut parameters = vec![("token", token), ("token_type_hint", hint)];
+            if let Some(assertion) = &assertion {
+                parameters.push(("client_assertion_type", JWT_BEARER_CLIENT));
+                parameters.push(("client_assertion", assertion));
+            }
+            // The crate refuses revocation without https, which servers under development do without.
+            let request = self.form(&parameters)?;
+            self.send_revocation(&url, request).await
         }
-        // The crate refuses revocation without https, which servers under development do without.
-        let request = self.form(parameters.into_iter())?;
-        self.send_revocation(&url, request).await
+        .boxed_local()
     }
 
     async fn send_revocation(

@@ -158,7 +158,7 @@ pub(crate) fn without_content(error: &serde_json::Error) -> String {
         error.line(),
         error.column()
     )
-    .to_lowercase()
+    .to_ascii_lowercase()
 }
 
 /// Parameters and results can hold anything, so only their kind is shown.

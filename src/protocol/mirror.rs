@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::bounded::{Key, raw_member};
 use super::clip;
 use super::request::encode_header;
+use super::schema::number::Decimal;
 
 const ANNOTATION: &str = "x-mcp-header";
 
@@ -95,6 +96,8 @@ impl Mirrors {
 
 /// The largest integer that every JSON parser reads exactly.
 const MAX_INTEGER: i64 = (1 << 53) - 1;
+/// One more than that.
+const TOO_LARGE: &str = "9007199254740992";
 
 /// The text that stands for an argument, before it is made fit for a header.
 fn plain(argument: &RawValue) -> Result<Option<String>, UnmirroredInteger> {
@@ -115,12 +118,17 @@ fn integer(text: &str) -> Result<Option<String>, UnmirroredInteger> {
             .ok_or(UnmirroredInteger);
     }
     // JSON Schema takes `42.0` and `4.2e1` for integers too.
-    match text.parse::<f64>() {
-        Ok(number) if number.abs() >= 9_007_199_254_740_992.0 => Err(UnmirroredInteger),
-        Ok(number) if number.fract() != 0.0 => Ok(None),
-        // Adding zero turns -0 into 0.
-        Ok(number) => Ok(Some(format!("{:.0}", number + 0.0))),
-        Err(_) => Ok(None),
+    let (sign, size) = match text.strip_prefix('-') {
+        Some(size) => ("-", size),
+        None => ("", text),
+    };
+    let size = Decimal::read(size);
+    match size.as_count() {
+        Some(0) => Ok(Some("0".to_owned())),
+        Some(size) if size <= MAX_INTEGER.unsigned_abs() => Ok(Some(format!("{sign}{size}"))),
+        None if size < Decimal::read(TOO_LARGE) => Ok(None),
+        // Where numbers are rounded, it is an integer even with a fraction.
+        Some(_) | None => Err(UnmirroredInteger),
     }
 }
 
@@ -423,7 +431,12 @@ mod tests {
             ("4.2e1", Some("42")),
             ("9007199254740991", Some("9007199254740991")),
             ("-9007199254740991", Some("-9007199254740991")),
+            ("-4.20E+1", Some("-42")),
+            ("4200e-2", Some("42")),
+            ("0e5", Some("0")),
             ("1.5", None),
+            ("-4.2", None),
+            ("9007199254740991.5", None),
             ("true", Some("true")),
             ("false", Some("false")),
             ("null", None),
@@ -443,7 +456,15 @@ mod tests {
     fn an_integer_that_servers_may_read_differently_is_not_sent() {
         let mirrors =
             read(r#"{"properties":{"a":{"type":"integer","x-mcp-header":"A"}}}"#).unwrap();
-        for argument in ["9007199254740992", "-9007199254740992", "1e300", "1e999"] {
+        for argument in [
+            "9007199254740992",
+            "-9007199254740992",
+            "9007199254740992.5",
+            "9007199254740992.0",
+            "-1e16",
+            "1e300",
+            "1e999",
+        ] {
             let arguments = raw(&format!(r#"{{"a":{argument}}}"#));
             assert_eq!(mirrors.headers(Some(&arguments)), Err(UnmirroredInteger));
         }

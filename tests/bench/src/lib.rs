@@ -5,8 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use futures::future::join_all;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wasm_bindgen::prelude::*;
@@ -73,33 +72,6 @@ impl LifecycleObject for Bench {
 }
 
 #[derive(Deserialize)]
-struct Servers {
-    servers: Vec<Server>,
-}
-
-#[derive(Deserialize)]
-struct Server {
-    id: String,
-    name: String,
-    url: String,
-}
-
-#[derive(Deserialize)]
-struct Ids {
-    ids: Option<Vec<String>>,
-}
-
-#[derive(Deserialize)]
-struct Wait {
-    timeout: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Iterations {
-    iterations: u32,
-}
-
-#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Calls {
     server_id: String,
@@ -122,80 +94,79 @@ impl Hooks for Bench {
         let path = request.path();
         let verb = path.rsplit('/').next().unwrap_or_default();
         let mcp = &self.mcp;
-        match verb {
-            "ping" => Response::from_json(&json!({})),
-            "register" => {
-                let ids = self.register(body(&mut request).await?).await?;
-                Response::from_json(&json!({"count": ids.len()}))
+        // An absent body is an empty object.
+        let mut body = request.text().await?;
+        if body.is_empty() {
+            body.push_str("{}");
+        }
+        if let "call" | "callOne" = verb {
+            let call: Calls = serde_json::from_str(&body)?;
+            if verb == "call" {
+                return self.call(&call).await;
             }
+            let result = mcp.call_tool(&call.server_id, &call.name, &call.arguments);
+            return answer(&result.await?);
+        }
+        let body: Value = serde_json::from_str(&body)?;
+        let iterations = body["iterations"].as_u64().unwrap_or_default();
+        let mut count = 0;
+        match verb {
+            "ping" => {}
+            "register" => count = self.register(&body).await?.len(),
             "connect" => {
-                let ids = match body::<Ids>(&mut request).await?.ids {
-                    Some(ids) => ids,
+                let ids = match body["ids"].as_array() {
+                    Some(ids) => ids.iter().map(text).collect(),
                     None => self.ids()?,
                 };
-                self.connect(&ids).await
+                return self.connect(&ids).await;
             }
             "add" => {
-                let ids = self.register(body(&mut request).await?).await?;
-                self.connect(&ids).await
+                let ids = self.register(&body).await?;
+                return self.connect(&ids).await;
             }
             "wait" => {
-                let Wait { timeout } = body(&mut request).await?;
+                let timeout = body["timeout"].as_u64();
                 mcp.wait_for_connections(timeout.map(Duration::from_millis))
                     .await;
-                self.summary(&[])
+                return self.summary(&[]);
             }
             "tools" => {
                 let tools = mcp.list_tools(&ServerFilter::all());
-                Response::from_json(&Tools { tools })
+                return answer(&Tools { tools });
             }
             "listTools" => {
-                let Iterations { iterations } = body(&mut request).await?;
-                let mut count = 0;
                 for _ in 0..iterations {
                     count = mcp.list_tools(&ServerFilter::all()).len();
                 }
-                Response::from_json(&json!({"count": count}))
             }
             "aiTools" => {
-                let Iterations { iterations } = body(&mut request).await?;
-                let mut count = 0;
                 for _ in 0..iterations {
                     count = self.model_tools().len();
                 }
-                Response::from_json(&json!({"count": count}))
             }
-            "call" => self.call(&body(&mut request).await?).await,
-            "callOne" => {
-                let call: Calls = body(&mut request).await?;
-                let result = mcp
-                    .call_tool(&call.server_id, &call.name, &call.arguments)
-                    .await?;
-                Response::from_json(&result)
-            }
-            "servers" => self.servers(),
-            "close" => {
-                mcp.close_all_connections().await?;
-                Response::from_json(&json!({}))
-            }
-            "evict" => {
-                abort_soon(&self.context.borrow());
-                Response::from_json(&json!({}))
-            }
-            "storage" => self.storage().await,
-            _ => Response::error("no such verb", 404),
+            "servers" => return self.servers(),
+            "close" => mcp.close_all_connections().await?,
+            "evict" => abort_soon(&self.context.borrow()),
+            "storage" => return self.storage().await,
+            _ => return Response::error("no such verb", 404),
         }
+        answer(&json!({"count": count}))
     }
 }
 
-/// The body of a request; an absent one is an empty object.
-async fn body<T: DeserializeOwned>(request: &mut Request) -> Result<T> {
-    let text = request.text().await?;
-    let text = if text.is_empty() { "{}" } else { &text };
-    Ok(serde_json::from_str(text)?)
+/// An answer of JSON.
+fn answer(value: &impl Serialize) -> Result<Response> {
+    let response = Response::ok(serde_json::to_string(value)?)?;
+    response.headers().set("content-type", "application/json")?;
+    Ok(response)
 }
 
-#[derive(serde::Serialize)]
+/// A text of a body; what is none counts as empty.
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+#[derive(Serialize)]
 struct Tools<T> {
     tools: T,
 }
@@ -215,10 +186,12 @@ impl Bench {
             .collect())
     }
 
-    async fn register(&self, Servers { servers }: Servers) -> Result<Vec<String>> {
-        let mut ids = Vec::with_capacity(servers.len());
-        for Server { id, name, url } in servers {
-            let server = RegisterServer::new(name, url).transport(TransportKind::StreamableHttp);
+    async fn register(&self, body: &Value) -> Result<Vec<String>> {
+        let mut ids = Vec::new();
+        for server in body["servers"].as_array().into_iter().flatten() {
+            let id = text(&server["id"]);
+            let server = RegisterServer::new(text(&server["name"]), text(&server["url"]))
+                .transport(TransportKind::StreamableHttp);
             self.mcp.register_server(id.as_str(), server).await?;
             ids.push(id);
         }
@@ -249,7 +222,7 @@ impl Bench {
             tools += connection.counts.tools;
         }
         let errors = errors.get(..3).unwrap_or(errors);
-        Response::from_json(&json!({
+        answer(&json!({
             "ready": ready, "failed": failed, "other": other, "tools": tools, "errors": errors,
         }))
     }
@@ -301,39 +274,40 @@ impl Bench {
         for outcome in join_all((0..lanes).map(|_| lane())).await {
             outcome?;
         }
-        let mut answer = Map::from_iter([
-            ("count".to_owned(), calls.count.into()),
-            ("errors".to_owned(), errors.get().into()),
-            ("chars".to_owned(), chars.get().into()),
-        ]);
+        let mut counts = json!({
+            "count": calls.count, "errors": errors.get(), "chars": chars.get(),
+        });
         if calls.samples {
-            answer.insert("lat".to_owned(), latencies.take().into());
+            counts["lat"] = latencies.take().into();
         }
-        Response::from_json(&Value::Object(answer))
+        answer(&counts)
     }
 
     fn servers(&self) -> Result<Response> {
-        #[derive(serde::Serialize)]
+        #[derive(Serialize)]
         struct Snapshot<T, P, R> {
             servers: Map<String, Value>,
             tools: T,
             prompts: P,
             resources: R,
         }
-        let servers = self.mcp.list_servers()?.into_iter().map(|server| {
+        let mut servers = Map::new();
+        for server in self.mcp.list_servers()? {
             let live = self.mcp.connection(server.id.as_str());
             let state = live
                 .as_ref()
                 .map_or(ConnectionState::NotConnected, |live| live.state);
-            let capabilities = live.and_then(|live| live.card).map(|card| card.capabilities);
+            let capabilities = live
+                .and_then(|live| live.card)
+                .map(|card| card.capabilities);
             let about = json!({
                 "name": server.name, "server_url": server.url, "state": state, "capabilities": capabilities,
             });
-            (server.id.to_string(), about)
-        });
+            servers.insert(server.id.to_string(), about);
+        }
         let all = ServerFilter::all();
-        Response::from_json(&Snapshot {
-            servers: servers.collect(),
+        answer(&Snapshot {
+            servers,
             tools: self.mcp.list_tools(&all),
             prompts: self.mcp.list_prompts(&all),
             resources: self.mcp.list_resources(&all),
@@ -350,7 +324,7 @@ impl Bench {
             Some(SqlStorageValue::Integer(changes)) => Some(*changes),
             _ => None,
         };
-        Response::from_json(&json!({
+        answer(&json!({
             "changes": changes, "bytes": sql.database_size(), "alarm": storage.get_alarm().await?,
         }))
     }
