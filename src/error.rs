@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::lifecycle::InstallError;
 use crate::mcp::{ConnectionState, ServerId};
 use crate::oauth::{AuthorizationUrl, OAuthError};
 use crate::ports::{DamagedRow, StoreError};
@@ -141,6 +142,9 @@ pub enum Error {
     /// The object's storage refused.
     #[error(transparent)]
     Storage(#[from] StoreError),
+    /// The capability is not installed.
+    #[error(transparent)]
+    Install(#[from] InstallError),
     /// The platform refused.
     #[error("runtime: {0}")]
     Runtime(String),
@@ -226,6 +230,7 @@ impl Error {
             Self::Rpc(_) => "rpc",
             Self::Protocol(_) => "protocol",
             Self::Storage(_) => "storage",
+            Self::Install(_) => "install",
             Self::Runtime(_) => "runtime",
         }
     }

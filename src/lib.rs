@@ -31,13 +31,13 @@
 //!   entrypoint                  the deployable Worker (feature `entrypoint`)
 //!   agent                       lifecycle and manager, wired together
 //!   mcp/capability.rs           installs the manager in a lifecycle
-//!   lifecycle                   entry points of the object, startup
+//!   lifecycle                   entry points of the object, startup, jobs
 //!   routing      runtime        URLs to objects; adapters for the ports
 //! ──────────────────────────────  the platform: `worker` and JavaScript only above this line
 //!   mcp                         servers, connections, catalogues
 //!   transport    oauth          sending messages; getting permission
 //!   protocol                    MCP on the wire: values, parsers, decisions
-//!   ports  error  retry  events  url_guard  vault
+//!   ports  error  retry  events  invocation  url_guard  vault
 //! ```
 //!
 //! Below the line nothing knows the platform: it runs natively, against servers in memory and a
@@ -48,6 +48,8 @@
 //! One Wasm instance serves every object of an isolate, and a panic loses it. No input, storage,
 //! network or user code reaches a panic here. If your own code panics, a Worker built by
 //! `agents-build` answers 503 at once and starts a new instance; storage is untouched.
+//! A job that was running runs again, alone; one that does so time and again is given up
+//! ([`lifecycle::JobPolicy`]).
 
 #[macro_use]
 pub mod lifecycle;
@@ -57,6 +59,7 @@ mod agent;
 mod entrypoint;
 pub mod error;
 pub mod events;
+mod invocation;
 pub mod mcp;
 pub mod oauth;
 pub mod ports;
@@ -72,7 +75,9 @@ pub use agent::Agent;
 #[cfg(feature = "entrypoint")]
 pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
-pub use lifecycle::{Capability, Hooks, Lifecycle, LifecycleObject};
+pub use lifecycle::{
+    Capability, Hooks, Lifecycle, LifecycleObject, Plan, ScheduledJob, Services, Start, StartCause,
+};
 pub use mcp::{
     AuthorizationInfo, CallOptions, CatalogCounts, Completion, CompletionTarget, Connected,
     ConnectionInfo, ConnectionState, ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers,

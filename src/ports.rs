@@ -145,6 +145,99 @@ pub trait TaskStore {
     fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError>;
 }
 
+/// Work to do at a later time. It is kept in storage, and the object is woken for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Tells it apart among all jobs of the object.
+    pub id: String,
+    /// What to do, for its owner to know.
+    pub function: String,
+    /// When, at the earliest.
+    pub at: Timestamp,
+    /// With what: one JSON value. No secrets.
+    pub payload: String,
+}
+
+/// What becomes of a job that has run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobOutcome {
+    /// It is done with.
+    Done,
+    /// It runs again at this time.
+    Again(Timestamp),
+    /// It has more to do, and lets others go first.
+    Yield,
+}
+
+/// The jobs of one owner. Every call takes effect at once.
+pub trait Jobs {
+    /// Plans a job, in place of the one with the same id.
+    fn push(&self, job: &Job) -> Result<(), StoreError>;
+    /// Takes a job out of the plan and says whether it was there.
+    fn cancel(&self, id: &str) -> Result<bool, StoreError>;
+    /// What is planned, the earliest first.
+    fn list(&self) -> Result<Vec<Job>, StoreError>;
+}
+
+/// One row of the table of jobs, which the TypeScript package reads and writes too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRow {
+    /// Primary key.
+    pub id: String,
+    /// The capability that it belongs to.
+    pub owner: String,
+    /// What to do, for the owner to know.
+    pub function: String,
+    /// When, at the earliest.
+    pub at: Timestamp,
+    /// JSON.
+    pub payload: Option<String>,
+    /// JSON: a retry policy.
+    pub retry: Option<String>,
+    /// Whether it must not run beside itself.
+    pub single_flight: bool,
+    /// After how many seconds a run counts as hung.
+    pub hung_after: Option<u64>,
+    /// Whether everything else waits until it is done.
+    pub exclusive: bool,
+    /// Whether it is given up when it keeps using up the memory.
+    pub recovery_loop: bool,
+    /// When the run began that has not ended. It may have ended with its instance.
+    pub started_at: Option<Timestamp>,
+}
+
+/// The table of jobs. Every call takes effect at once. Without a table there are no jobs, and only
+/// `put` makes it.
+pub trait JobStore {
+    /// Every row, the earliest first.
+    fn list(&self) -> Result<Vec<JobRow>, StoreError>;
+    /// One row.
+    fn get(&self, id: &str) -> Result<Option<JobRow>, StoreError>;
+    /// Inserts the row, or replaces the one with the same id.
+    fn put(&self, row: &JobRow) -> Result<(), StoreError>;
+    /// Deletes one row and says whether it existed.
+    fn delete(&self, id: &str) -> Result<bool, StoreError>;
+    /// Notes that a run begins, or that it has ended. An unknown id changes nothing.
+    fn set_started(&self, id: &str, at: Option<Timestamp>) -> Result<(), StoreError>;
+    /// Ends the run and moves the row to another time. An unknown id changes nothing.
+    fn reschedule(&self, id: &str, at: Timestamp) -> Result<(), StoreError>;
+    /// How many runs in a row took the instance down.
+    fn strikes(&self, id: &str) -> Result<u32, StoreError>;
+    /// Stores that number. Writes nothing when it stays as it is.
+    fn set_strikes(&self, id: &str, strikes: u32) -> Result<(), StoreError>;
+}
+
+/// The one alarm of an object.
+#[async_trait(?Send)]
+pub trait Alarm {
+    /// Sets it, in place of an earlier one. Takes effect at once.
+    fn set(&self, at: Timestamp);
+    /// Clears it, if it is still the one that was set for `at`.
+    fn clear(&self, at: Timestamp);
+    /// When it goes off. None while its handler runs, unless it was set again.
+    async fn get(&self) -> Result<Option<Timestamp>, StoreError>;
+}
+
 /// Values under text keys, both as text; a value is one JSON value.
 ///
 /// The default is the object's own key-value storage. What is kept here are sign-ins: client
@@ -236,6 +329,8 @@ pub struct Ports {
     pub servers: Rc<dyn ServerStore>,
     /// The table of tasks.
     pub tasks: Rc<dyn TaskStore>,
+    /// Work to do later.
+    pub jobs: Rc<dyn Jobs>,
     /// Where sign-ins are kept.
     pub keys: Rc<dyn KeyValueStore>,
     /// Cryptography.

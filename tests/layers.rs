@@ -31,18 +31,21 @@ const SHELL: [&str; 8] = [
     "routing/mod.rs",
     "runtime/",
 ];
-const SHELL_OF_LIFECYCLE: [&str; 3] = [
+const SHELL_OF_LIFECYCLE: [&str; 5] = [
     "lifecycle/mod.rs",
     "lifecycle/object.rs",
     "lifecycle/capability.rs",
+    "lifecycle/events.rs",
+    "lifecycle/services.rs",
 ];
 
 /// What each module may use of the crate, itself left out. `error` is the sum of all errors, so
 /// everybody may use it and it may name the errors of everybody.
-const EDGES: [(&str, &[&str]); 15] = [
+const EDGES: [(&str, &[&str]); 16] = [
     ("url_guard", &[]),
     ("retry", &[]),
     ("events", &[]),
+    ("invocation", &[]),
     ("ports", &["url_guard"]),
     ("vault", &["ports"]),
     ("protocol", &[]),
@@ -51,6 +54,7 @@ const EDGES: [(&str, &[&str]); 15] = [
     (
         "error",
         &[
+            "lifecycle",
             "mcp",
             "oauth",
             "ports",
@@ -64,6 +68,7 @@ const EDGES: [(&str, &[&str]); 15] = [
         "mcp",
         &[
             "events",
+            "invocation",
             "oauth",
             "ports",
             "protocol",
@@ -75,7 +80,10 @@ const EDGES: [(&str, &[&str]); 15] = [
     ),
     ("runtime", &["ports"]),
     ("routing", &[]),
-    ("lifecycle", &["routing", "runtime"]),
+    (
+        "lifecycle",
+        &["invocation", "ports", "retry", "routing", "runtime"],
+    ),
     ("agent", &["lifecycle", "mcp", "routing", "vault"]),
     (
         "entrypoint",

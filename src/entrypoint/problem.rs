@@ -96,7 +96,7 @@ impl From<Error> for Problem {
             | Error::InvalidOutput { .. }
             | Error::InputRefused { .. }
             | Error::Skill(_) => 502,
-            Error::Storage(_) | Error::Runtime(_) => 500,
+            Error::Storage(_) | Error::Install(_) | Error::Runtime(_) => 500,
         };
         let mut problem = Self::new(status, error.code(), error.describe());
         if let Some(status) = error.http_status() {

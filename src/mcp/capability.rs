@@ -6,9 +6,13 @@ use async_trait::async_trait;
 use worker::{Headers, Method, Request, Response, ResponseBuilder};
 
 use super::{McpClientManager, McpClientOptions};
-use crate::lifecycle::{Capability, Lifecycle};
+use crate::lifecycle::{Capability, Lifecycle, Start};
+use crate::ports::{Job, JobOutcome};
 use crate::vault::KeyRing;
 use crate::{Error, Result};
+
+/// What the manager is called among the capabilities of an object.
+const CAPABILITY: &str = "mcp";
 
 /// The secret that holds the keys.
 const ENCRYPTION_KEY: &str = "AGENT_ENCRYPTION_KEY";
@@ -39,12 +43,12 @@ impl McpClientManager {
             }
         }
         let manager = Self::on_ports(
-            crate::runtime::ports(&lifecycle.storage()),
+            crate::runtime::ports(&lifecycle.storage(), lifecycle.jobs(CAPABILITY)),
             name,
             version,
             options,
         );
-        lifecycle.install(Rc::new(Mcp {
+        lifecycle.require(Rc::new(Mcp {
             manager: manager.clone(),
             broken,
         }));
@@ -76,10 +80,10 @@ struct Mcp {
 #[async_trait(?Send)]
 impl Capability for Mcp {
     fn id(&self) -> &'static str {
-        "mcp"
+        CAPABILITY
     }
 
-    async fn on_start(&self) -> Result<()> {
+    async fn on_start(&self, _: &Start) -> Result<()> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
@@ -104,6 +108,15 @@ impl Capability for Mcp {
             .with_header("content-type", "application/json")?
             .with_header("cache-control", "public, max-age=300")?;
         Ok(Some(response.fixed(document.to_string().into_bytes())))
+    }
+
+    /// The manager bounds the number of connections by itself.
+    fn jobs_at_once(&self) -> usize {
+        16
+    }
+
+    async fn on_job(&self, job: &Job) -> Result<JobOutcome> {
+        self.manager.run_job(job).await
     }
 
     async fn dispose(&self) -> Result<()> {

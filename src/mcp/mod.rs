@@ -39,6 +39,7 @@ mod questions;
 mod reconnect;
 mod refresh;
 mod register;
+mod run_job;
 mod sealed;
 mod server;
 mod server_id;

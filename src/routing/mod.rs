@@ -65,11 +65,16 @@ fn is_namespace(env: &JsValue, name: &str) -> bool {
 }
 
 /// The request without the internal header, which no outside request may carry.
-pub(crate) fn without_props(request: Request) -> Result<Request> {
-    if !request.headers().has(PROPS_HEADER)? {
-        return Ok(request);
-    }
+fn without_props(request: Request) -> Result<Request> {
+    Ok(take_props(request)?.0)
+}
+
+/// The request without the internal header, and what the header said.
+pub(crate) fn take_props(request: Request) -> Result<(Request, Option<String>)> {
+    let Some(props) = request.headers().get(PROPS_HEADER)? else {
+        return Ok((request, None));
+    };
     let mut request = request.clone_mut()?;
     request.headers_mut()?.delete(PROPS_HEADER)?;
-    Ok(request)
+    Ok((request, Some(props)))
 }

@@ -3,6 +3,7 @@
 mod clock;
 mod crypto;
 mod fetch;
+mod jobs;
 mod storage;
 mod tasks;
 
@@ -12,22 +13,29 @@ use futures::future::LocalBoxFuture;
 use worker::Storage;
 
 use crate::Error;
-use crate::ports::{Ports, Spawn};
+use crate::ports::{Clock, Jobs, Ports, Spawn};
 
 pub use fetch::binding_http;
+pub(crate) use jobs::{ObjectAlarm, SqlJobStore, abort};
 pub(crate) use storage::KeyValue;
 
 /// The ports of one Durable Object.
-pub(crate) fn ports(storage: &Storage) -> Ports {
+pub(crate) fn ports(storage: &Storage, jobs: Rc<dyn Jobs>) -> Ports {
     Ports {
         http: Rc::new(fetch::Fetcher::platform()),
         clock: Rc::new(clock::Timers::new()),
         spawn: Rc::new(Tasks),
         servers: Rc::new(storage::SqlServerStore::new(storage)),
         tasks: Rc::new(tasks::SqlTaskStore::new(storage)),
+        jobs,
         keys: Rc::new(KeyValue::of(storage)),
         crypto: Rc::new(crypto::WebCrypto),
     }
+}
+
+/// The time and timers of one Durable Object.
+pub(crate) fn clock() -> Rc<dyn Clock> {
+    Rc::new(clock::Timers::new())
 }
 
 struct Tasks;

@@ -141,7 +141,7 @@ pub(super) fn rows(
         .map_err(refused)
 }
 
-fn refused(error: worker::Error) -> StoreError {
+pub(super) fn refused(error: worker::Error) -> StoreError {
     StoreError(match error {
         worker::Error::UnknownJsError { message, .. } => message,
         other => other.to_string(),
@@ -200,6 +200,10 @@ impl KeyValue {
 
     pub(crate) fn put(&self, key: &str, value: &JsValue) -> Result<(), StoreError> {
         self.0.put(key, value).map_err(thrown)
+    }
+
+    pub(crate) fn remove(&self, key: &str) -> Result<(), StoreError> {
+        self.0.delete(key).map(drop).map_err(thrown)
     }
 }
 

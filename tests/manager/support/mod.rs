@@ -334,6 +334,35 @@ impl TaskStore for MemoryTasks {
     }
 }
 
+/// The jobs of the manager.
+#[derive(Default)]
+pub struct MemoryJobs {
+    pub jobs: RefCell<Vec<Job>>,
+    pub writes: Cell<usize>,
+}
+
+impl Jobs for MemoryJobs {
+    fn push(&self, job: &Job) -> Result<(), StoreError> {
+        self.cancel(&job.id)?;
+        self.writes.set(self.writes.get() + 1);
+        self.jobs.borrow_mut().push(job.clone());
+        Ok(())
+    }
+
+    fn cancel(&self, id: &str) -> Result<bool, StoreError> {
+        let mut jobs = self.jobs.borrow_mut();
+        let before = jobs.len();
+        jobs.retain(|job| job.id != id);
+        Ok(jobs.len() < before)
+    }
+
+    fn list(&self) -> Result<Vec<Job>, StoreError> {
+        let mut jobs = self.jobs.borrow().clone();
+        jobs.sort_by_key(|job| job.at);
+        Ok(jobs)
+    }
+}
+
 /// Values in memory.
 #[derive(Default)]
 pub struct MemoryKeys {
@@ -373,6 +402,7 @@ pub struct World {
     pub clock: Rc<ManualClock>,
     pub table: Rc<MemoryTable>,
     pub tasks: Rc<MemoryTasks>,
+    pub jobs: Rc<MemoryJobs>,
     pub keys: Rc<MemoryKeys>,
     pub options: McpClientOptions,
 }
@@ -385,6 +415,7 @@ impl World {
             clock: Rc::default(),
             table: Rc::default(),
             tasks: Rc::default(),
+            jobs: Rc::default(),
             keys: Rc::default(),
             options: McpClientOptions::default(),
         }
@@ -398,6 +429,7 @@ impl World {
             spawn: Rc::new(PoolSpawn(self.pool.spawner())),
             servers: self.table.clone(),
             tasks: self.tasks.clone(),
+            jobs: self.jobs.clone(),
             keys: self.keys.clone(),
             crypto: Rc::new(NativeCrypto),
         };
