@@ -40,6 +40,11 @@ impl<E: 'static> Listeners<E> {
         }
     }
 
+    /// Whether nobody listens.
+    pub fn is_empty(&self) -> bool {
+        self.list.borrow().is_empty()
+    }
+
     /// Calls every listener in the order of registration.
     pub fn call(&self, event: &E) {
         // Copied first: a listener may come back here.

@@ -135,6 +135,11 @@ pub fn current() -> Option<Invocation> {
     CURRENT.with_borrow(Clone::clone)
 }
 
+/// The trace that the invocation being handled belongs to.
+pub(crate) fn current_trace() -> Option<Trace> {
+    CURRENT.with_borrow(|current| current.as_ref()?.trace.clone())
+}
+
 struct Scope<F: Future> {
     /// While the work is polled, what was current before it.
     invocation: Option<Invocation>,

@@ -79,17 +79,18 @@ pub use lifecycle::{
     Capability, Hooks, Lifecycle, LifecycleObject, Plan, ScheduledJob, Services, Start, StartCause,
 };
 pub use mcp::{
-    AuthorizationInfo, CallOptions, CatalogCounts, Completion, CompletionTarget, Connected,
-    ConnectionInfo, ConnectionState, ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers,
-    KnownTask, LastError, ListKind, ListProblem, LoadedSkill, LogLevel, McpClientManager,
-    McpClientOptions, McpEvent, OAuthCallback, OpenQuestions, OutputCheck, Progress, Question,
-    RegisterServer, Root, SamplingRequest, SamplingResult, ServerFilter, ServerId, ServerItem,
-    SignInOutcome, Started, StoredServer, StreamPolicy, Task, TaskStatus,
+    AuthorizationInfo, CallOptions, CatalogCounts, CatalogFreshness, Completion, CompletionTarget,
+    Connected, ConnectionInfo, ConnectionState, ElicitMode, ElicitRequest, ElicitResult,
+    ElicitationHandlers, KnownTask, LastError, ListKind, ListProblem, LoadedSkill, LogLevel,
+    McpClientManager, McpClientOptions, McpEvent, OAuthCallback, OpenQuestions, OutputCheck,
+    Progress, Question, ReconnectPolicy, RegisterServer, Root, SamplingRequest, SamplingResult,
+    ServerFilter, ServerId, ServerItem, SignInOutcome, Started, StoredServer, StreamPolicy, Task,
+    TaskStatus,
 };
 pub use oauth::{ClientInformation, OAuthError, OAuthProvider, OAuthSettings, StoredOAuthProvider};
 pub use protocol::Revision;
 pub use retry::RetryOptions;
 pub use routing::{kebab_case, route_agent_request};
-pub use runtime::binding_http;
+pub use runtime::{binding_http, log_events};
 pub use transport::TransportKind;
 pub use url_guard::UrlPolicy;

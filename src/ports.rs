@@ -116,6 +116,8 @@ pub trait ServerStore {
     fn set_options(&self, id: &str, options: &str) -> Result<(), StoreError>;
     /// Deletes one row and says whether it existed.
     fn delete(&self, id: &str) -> Result<bool, StoreError>;
+    /// Gives a row another id. Says whether there was one to rename; an id that is taken is an error.
+    fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError>;
 }
 
 /// A task that a server works on, as it is stored.
@@ -143,6 +145,50 @@ pub trait TaskStore {
     fn delete(&self, server_id: &str, task_id: &str) -> Result<(), StoreError>;
     /// Deletes every row of a server.
     fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError>;
+    /// Gives every row of a server to another id.
+    fn rename_server(&self, from: &str, to: &str) -> Result<(), StoreError>;
+}
+
+/// What is known of a stored catalogue without reading its items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogHead {
+    /// The server, the primary key.
+    pub server_id: String,
+    /// The URL of the server when its catalogue was loaded: one of another server is worth nothing.
+    pub server_url: String,
+    /// How the server was reached and as whom, as far as that can be told without secrets.
+    pub fingerprint: String,
+    /// When it was loaded.
+    pub loaded_at: Timestamp,
+    /// How many tools, prompts, resources and resource templates there are.
+    pub counts: [usize; 4],
+}
+
+/// A stored catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogRow {
+    /// What it is the catalogue of.
+    pub head: CatalogHead,
+    /// JSON: what each item is called and how long its text is, and which tools cannot be used.
+    pub index: String,
+    /// The items as the server sent them, one after the other. As bytes: a text would be converted
+    /// twice on its way into Wasm, letter by letter.
+    pub items: Vec<u8>,
+}
+
+/// The table of catalogues. Every call is one statement and takes effect at once. A row that cannot
+/// be read, or is of another version, counts as absent: servers can be asked again.
+pub trait CatalogStore {
+    /// What there is, without the items.
+    fn heads(&self) -> Result<Vec<CatalogHead>, StoreError>;
+    /// One row.
+    fn get(&self, server_id: &str) -> Result<Option<CatalogRow>, StoreError>;
+    /// Inserts the row, or replaces the one of the same server.
+    fn put(&self, row: &CatalogRow) -> Result<(), StoreError>;
+    /// Deletes one row, if it is there.
+    fn delete(&self, server_id: &str) -> Result<(), StoreError>;
+    /// Gives a row to another server id.
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError>;
 }
 
 /// Work to do at a later time. It is kept in storage, and the object is woken for it.
@@ -329,6 +375,8 @@ pub struct Ports {
     pub servers: Rc<dyn ServerStore>,
     /// The table of tasks.
     pub tasks: Rc<dyn TaskStore>,
+    /// The table of catalogues.
+    pub catalogs: Rc<dyn CatalogStore>,
     /// Work to do later.
     pub jobs: Rc<dyn Jobs>,
     /// Where sign-ins are kept.

@@ -78,7 +78,7 @@ const EDGES: [(&str, &[&str]); 16] = [
             "vault",
         ],
     ),
-    ("runtime", &["ports"]),
+    ("runtime", &["events", "mcp", "ports"]),
     ("routing", &[]),
     (
         "lifecycle",

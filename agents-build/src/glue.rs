@@ -18,7 +18,7 @@ pub(crate) struct Exports {
 const EVENTS: [&str; 4] = ["fetch", "scheduled", "queue", "email"];
 
 /// Changes to the glue: what it says, what we need, and why. A build stops when one does not apply any more.
-const CHANGES: [(&str, &str); 4] = [
+const CHANGES: [(&str, &str); 5] = [
     // esbuild and workerd do not know source-phase imports; an ordinary one gives the module as well.
     ("import source ", "import "),
     // The one place where the glue finds out that an instance is lost, whatever the reason. Tell the entry.
@@ -29,6 +29,11 @@ const CHANGES: [(&str, &str); 4] = [
     // By itself the glue would start a new instance in the middle of the next call, which may come from a
     // callback of the old one and hold pointers into its memory. Only the entry starts instances.
     ("__wbg_reinit_scheduled = true;", ""),
+    // Letter by letter is quick for short texts. Rows and bodies are long, and mostly ASCII.
+    (
+        "let offset = 0;",
+        "let offset = len > 64 && cachedTextEncoder.encodeInto(arg, mem.subarray(ptr, ptr + len)).read === len ? len : 0;",
+    ),
     // Every turn of a Rust task goes through this, and the runtime's own function takes several times as long.
     ("queueMicrotask(arg0);", "Promise.resolve().then(arg0);"),
 ];

@@ -23,7 +23,10 @@ impl RecentEvents {
     pub(super) fn of(mcp: &McpClientManager) -> Self {
         let events = Self::default();
         let list = events.list.clone();
-        let subscription = mcp.on_event(move |event| {
+        let subscription = mcp.on_observability_event(move |event| {
+            if !event.is_told() {
+                return;
+            }
             let mut list = list.borrow_mut();
             list.push_back(event.clone());
             let mut bytes: usize = list.iter().map(size).sum();
@@ -50,9 +53,9 @@ fn size(event: &McpEvent) -> usize {
             data.get().len() + logger.as_deref().map(str::len).unwrap_or_default()
         }
         McpEvent::ResourceUpdated { uri, .. } => uri.len(),
-        McpEvent::ListChanged { .. } => 0,
         McpEvent::ElicitationCompleted { elicitation_id, .. } => elicitation_id.len(),
         McpEvent::TaskChanged { task_id, .. } => task_id.len(),
+        _ => 0,
     }
 }
 
@@ -124,6 +127,8 @@ impl<'a> Shown<'a> {
                 task_id: Some(task_id),
                 ..blank
             },
+            // Those are not kept.
+            _ => blank,
         }
     }
 }

@@ -20,7 +20,9 @@ use self::events::RecentEvents;
 use self::gate::{Access, Refusal};
 use self::problem::Problem;
 use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
-use crate::mcp::{McpClientManager, McpClientOptions, OpenQuestions, StreamPolicy};
+use crate::mcp::{
+    McpClientManager, McpClientOptions, OpenQuestions, ReconnectPolicy, StreamPolicy,
+};
 use crate::url_guard::{PatternError, UrlPolicy};
 
 /// A Durable Object that manages MCP servers for whoever may use the Worker.
@@ -47,6 +49,10 @@ impl LifecycleObject for ToolAgent {
         let questions = OpenQuestions::new();
         mcp.configure_elicitation_handlers(questions.handlers());
         let events = RecentEvents::of(&mcp);
+        if variable(lifecycle.env(), "LOG_EVENTS").is_some_and(|value| is_on(&value)) {
+            let name = lifecycle.name().unwrap_or_default();
+            crate::log_events(&mcp, "ToolAgent", &name).detach();
+        }
         Self {
             lifecycle,
             mcp,
@@ -110,6 +116,17 @@ fn options(env: &Env) -> McpClientOptions {
     }
     if let Some(streams) = number("MAX_STREAMS") {
         options.max_streams = usize::try_from(streams).unwrap_or(usize::MAX);
+    }
+    if let Some(policy) = variable(env, "RECONNECT") {
+        match ReconnectPolicy::parse(&policy) {
+            Some(policy) => options.reconnect = policy,
+            None => worker::console_error!("RECONNECT is none of eager, lazy and never"),
+        }
+    }
+    if let Some(ms) = number("RECONNECT_LATER_MS") {
+        options.reconnect_later.base_delay = Duration::from_millis(ms.into());
+        options.reconnect_later.max_delay =
+            (options.reconnect_later.max_delay).max(options.reconnect_later.base_delay);
     }
     options.url_policy = url_policy(env);
     if let Some(bytes) = number("MAX_RESPONSE_BYTES") {

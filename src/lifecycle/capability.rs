@@ -29,6 +29,10 @@ pub trait Capability {
         Ok(())
     }
 
+    /// Somebody uses the object: a request, a WebSocket or a method of its own, not its alarm. Called
+    /// for each event before anything else, once the object has started.
+    fn on_use(&self) {}
+
     /// A request. `None` leaves it to the next capability, and at last to the host.
     async fn on_request(&self, request: &Request) -> Result<Option<Response>> {
         let _ = request;

@@ -54,6 +54,11 @@ enum Armed {
 }
 
 impl Engine {
+    /// While this is held, the alarm stays where it is.
+    pub(crate) fn hold(&self) -> Drive<'_> {
+        Drive::new(&self.driving)
+    }
+
     pub(crate) fn new(store: Rc<dyn JobStore>, alarm: Rc<dyn Alarm>, clock: Rc<dyn Clock>) -> Self {
         Self {
             store,
@@ -183,7 +188,7 @@ impl Engine {
         dispatch: &dyn Dispatch,
         work: F,
     ) -> Result<F::Output, StoreError> {
-        let drive = Drive::new(&self.driving);
+        let drive = self.hold();
         let rows = self.store.list()?;
         self.report_strangers(&rows, dispatch);
         let due = self.present(|present| present.due(&rows, self.clock.now()));
@@ -471,7 +476,7 @@ impl Jobs for OwnedJobs {
 }
 
 /// A number that goes up while a drive is under way.
-struct Drive<'a>(&'a Cell<u32>);
+pub(crate) struct Drive<'a>(&'a Cell<u32>);
 
 impl<'a> Drive<'a> {
     fn new(count: &'a Cell<u32>) -> Self {

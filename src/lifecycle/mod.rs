@@ -249,6 +249,17 @@ impl Lifecycle {
     }
 
     async fn ensure_started<O: LifecycleObject>(&self, object: &O, start: Start) -> Result<()> {
+        let is_used = start.cause != StartCause::Alarm;
+        self.start_if_needed(object, start).await?;
+        if is_used && self.inner.core.status.get() == Status::Started {
+            for capability in self.capabilities() {
+                capability.on_use();
+            }
+        }
+        Ok(())
+    }
+
+    async fn start_if_needed<O: LifecycleObject>(&self, object: &O, start: Start) -> Result<()> {
         let Inner {
             core,
             capabilities_started,
@@ -394,6 +405,8 @@ impl Lifecycle {
         self.inner.is_destroyed.set(true);
         let again = i64::try_from(DESTROY_AGAIN_MS).unwrap_or(i64::MAX);
         storage.set_alarm(again).await?;
+        // Jobs that are taken back meanwhile do not move it.
+        let _held = core.engine.hold();
         if let Err(error) = object.on_dispose().await {
             console_error!("disposing: {error}");
         }

@@ -3,11 +3,8 @@
 //! Rows and payloads are those of the TypeScript package's scheduler, which therefore runs what was
 //! planned here, and the other way round.
 
-use std::str::FromStr as _;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-use croner::Cron;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -51,7 +48,7 @@ impl Plan {
     }
 
     /// Whenever this cron expression says so, in UTC: minute, hour, day, month, day of the week,
-    /// with an optional second in front.
+    /// with an optional second in front. Needs the feature `cron`, which is on by default.
     pub fn cron(expression: impl Into<String>) -> Self {
         Self::of(When::Cron(expression.into()))
     }
@@ -236,7 +233,20 @@ struct Stored {
     owner_path_key: Option<Value>,
 }
 
+#[cfg(not(feature = "cron"))]
+fn next_of_cron(expression: &str, _: Timestamp) -> Result<Timestamp> {
+    Err(Error::InvalidOption(format!(
+        "the cron expression \"{expression}\" needs the feature \"cron\""
+    )))
+}
+
+#[cfg(feature = "cron")]
 fn next_of_cron(expression: &str, after: Timestamp) -> Result<Timestamp> {
+    use std::str::FromStr as _;
+
+    use chrono::{DateTime, Utc};
+    use croner::Cron;
+
     let invalid =
         |why: String| Error::InvalidOption(format!("the cron expression \"{expression}\": {why}"));
     let cron = Cron::from_str(expression).map_err(|error| invalid(error.to_string()))?;
@@ -259,6 +269,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 #[cfg(test)]
+#[cfg(feature = "cron")]
 mod tests {
     use serde_json::json;
 
@@ -312,7 +323,7 @@ mod tests {
     #[test]
     fn cron_expressions_are_those_of_everybody() {
         let at = |text: &str| {
-            let time = DateTime::parse_from_rfc3339(text).unwrap();
+            let time = chrono::DateTime::parse_from_rfc3339(text).unwrap();
             u64::try_from(time.timestamp_millis()).unwrap()
         };
         for (expression, next) in [

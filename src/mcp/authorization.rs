@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use super::connection::Common;
 use super::server::StoredServer;
 use super::{AuthorizationInfo, McpClientManager};
 use crate::oauth::{AuthorizationUrl, Authorizer, Credentials, key_prefix};
@@ -66,6 +67,7 @@ impl McpClientManager {
     /// # Errors
     /// [`Error::UnknownServer`]; storage errors.
     pub async fn sign_out(&self, id: &str) -> Result<()> {
+        let _entered = self.inner.serial.enter(id).await;
         let connection = self.connection_of(id)?;
         let authorizer = connection.authorizer()?;
         self.forget(id);
@@ -79,8 +81,10 @@ impl McpClientManager {
             stored.auth_url = None;
             stored.client_id = client_id;
             stored.options.authorization = None;
-            stored.set_agreement(None);
+            stored.forget_card();
         })?;
+        // What this user was offered is nobody else's to see.
+        self.inner.common.ports.catalogs.delete(id)?;
         self.changed();
         Ok(())
     }
@@ -132,11 +136,19 @@ impl McpClientManager {
             _ => Ok(()),
         };
         // Also of a row that cannot be read, or whose URL is blocked by now.
-        let prefix = key_prefix(&common.namespace, id);
-        let keys = common.ports.keys.keys(&prefix).await?;
-        if !keys.is_empty() {
-            common.ports.keys.delete(&keys).await?;
-        }
+        common.forget_keys(id).await?;
         Ok(retired?)
+    }
+}
+
+impl Common {
+    /// Deletes what is kept of sign-ins under an id.
+    pub(super) async fn forget_keys(&self, id: &str) -> Result<()> {
+        let prefix = key_prefix(&self.namespace, id);
+        let keys = self.ports.keys.keys(&prefix).await?;
+        if !keys.is_empty() {
+            self.ports.keys.delete(&keys).await?;
+        }
+        Ok(())
     }
 }

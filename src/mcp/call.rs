@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::invocation::current_trace;
 use crate::protocol::bounded::{raw_member, small_member};
 
 /// What may be said about a single call. The default says nothing.
@@ -71,6 +72,23 @@ impl CallOptions {
     pub fn meta(mut self, meta: Map<String, Value>) -> Self {
         self.meta = Some(meta);
         self
+    }
+}
+
+impl CallOptions {
+    /// The same as part of the trace that is being handled, unless it names one of its own
+    /// (SEP-414: `traceparent` and `tracestate` in `_meta`).
+    pub(super) fn traced(&self) -> Option<Self> {
+        let trace = current_trace()?;
+        let mut meta = self.meta.clone().unwrap_or_default();
+        if meta.contains_key("traceparent") {
+            return None;
+        }
+        meta.insert("traceparent".into(), trace.parent.into());
+        if let Some(state) = trace.state {
+            meta.insert("tracestate".into(), state.into());
+        }
+        Some(self.clone().meta(meta))
     }
 }
 

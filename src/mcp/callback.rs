@@ -127,7 +127,7 @@ impl McpClientManager {
         let Some(query) = CallbackQuery::read(url) else {
             return false;
         };
-        match self.server(&query.server_id) {
+        match self.server(&self.present_id(&query.server_id)) {
             Ok(Some(stored)) => stored
                 .callback_url()
                 .and_then(|callback| Url::parse(callback).ok())
@@ -142,7 +142,7 @@ impl McpClientManager {
             Some(query) => {
                 let auth_error = self.complete_sign_in(&query).await.err();
                 SignInOutcome {
-                    server_id: ServerId::verbatim(query.server_id),
+                    server_id: ServerId::verbatim(self.present_id(&query.server_id)),
                     auth_error: auth_error.map(|error| shown(&error)),
                 }
             }
@@ -192,7 +192,8 @@ impl McpClientManager {
             return over("the answer of the authorization server has neither a code nor an error");
         }
         // Not kept yet: anybody can send a state that names a server.
-        let connection = self.connection_of(&query.server_id)?;
+        let server_id = self.present_id(&query.server_id);
+        let connection = self.connection_of(&server_id)?;
         let Some(authorizer) = connection.authorizer()? else {
             return over(NOT_BEGUN);
         };
@@ -205,7 +206,7 @@ impl McpClientManager {
         let Some(pending) = pending else {
             return match provider.used(&query.nonce).await? {
                 Some(Used::Successfully) => Ok(()),
-                Some(Used::InVain) => repeated(self.live(&query.server_id)).await,
+                Some(Used::InVain) => repeated(self.live(&server_id)).await,
                 None => over(NOT_BEGUN),
             };
         };
@@ -214,7 +215,7 @@ impl McpClientManager {
         }
         // Before it is used up: whoever sends another's answer must not spoil the true one.
         check_issuer(&pending, query)?;
-        let connection = self.live_or_stored(&query.server_id)?;
+        let connection = self.live_or_stored(&server_id)?;
         let running = connection.exchanging.borrow().as_ref().map(Running::join);
         if let Some(exchange) = running
             && exchange.await.is_ok()
@@ -314,7 +315,7 @@ async fn is_stale(
     connection: &Connection,
     pending: &PendingSignIn,
 ) -> Result<bool> {
-    if !connection.state().is_open() {
+    if !connection.is_open() {
         return Ok(false);
     }
     let tokens = authorizer.known().await?;

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use worker::{Headers, Method, Request, Response, ResponseBuilder};
 
 use super::{McpClientManager, McpClientOptions};
@@ -87,7 +88,12 @@ impl Capability for Mcp {
         if let Some(error) = &self.broken {
             return Err(error.clone());
         }
-        self.manager.restore()
+        // What comes back by itself does so when somebody comes: an alarm is for the jobs that are due.
+        self.manager.remember()
+    }
+
+    fn on_use(&self) {
+        self.manager.begin_to_come_back();
     }
 
     /// A user who comes back from an authorization server, and a server that reads the document about
@@ -98,7 +104,8 @@ impl Capability for Mcp {
         }
         let url = request.url()?;
         if self.manager.is_callback_request(&url) {
-            let answer = self.manager.handle_callback(&url).await;
+            // Boxed: hardly any request is one, and what it takes is not compiled for the others.
+            let answer = self.manager.handle_callback(&url).boxed_local().await;
             return Ok(Some(as_platform_response(answer)?));
         }
         let Some(document) = self.manager.client_metadata_document(&url)? else {
@@ -110,9 +117,9 @@ impl Capability for Mcp {
         Ok(Some(response.fixed(document.to_string().into_bytes())))
     }
 
-    /// The manager bounds the number of connections by itself.
+    /// As many as connect at once by default.
     fn jobs_at_once(&self) -> usize {
-        16
+        4
     }
 
     async fn on_job(&self, job: &Job) -> Result<JobOutcome> {

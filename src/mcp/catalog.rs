@@ -15,7 +15,7 @@ use super::client::{Client, How};
 use super::tools::{DroppedTool, ToolIndex, screen};
 use super::within::within;
 use crate::ports::Clock;
-use crate::protocol::bounded::{self, raw_member};
+use crate::protocol::bounded::{self, member_text};
 use crate::protocol::jsonrpc::without_content;
 use crate::protocol::model::ServerCard;
 use crate::protocol::request::{Call, Params};
@@ -158,7 +158,7 @@ impl Catalog {
             (tools, previous.index.clone())
         } else {
             let (tools, dropped) = screen(&tools, loader.mirrors_arguments());
-            merge.leave_out(&dropped);
+            merge.problems.extend(left_out(&dropped));
             (tools, Rc::new(ToolIndex::new(dropped)))
         };
         let catalog = Self {
@@ -197,18 +197,59 @@ impl Catalog {
         }
     }
 
+    /// Takes the lists that are not among those loaded from another catalogue.
+    pub(crate) fn keep_others(&mut self, other: &Self, loaded: &[ListKind]) {
+        if ListKind::ALL.iter().all(|kind| loaded.contains(kind)) {
+            return;
+        }
+        if !loaded.contains(&ListKind::Tools) {
+            self.tools = other.tools.clone();
+            self.index = other.index.clone();
+        }
+        if !loaded.contains(&ListKind::Prompts) {
+            self.prompts = other.prompts.clone();
+        }
+        if !loaded.contains(&ListKind::Resources) {
+            self.resources = other.resources.clone();
+            self.templates = other.templates.clone();
+        }
+        let kind_of = |problem: &ListProblem| {
+            let kinds = [TOOLS, PROMPTS, RESOURCES, TEMPLATES];
+            let kind = kinds.into_iter().find(|kind| kind.method == problem.method);
+            kind.is_some_and(|kind| loaded.contains(&kind.list))
+        };
+        self.problems.retain(kind_of);
+        let others = other.problems.iter().filter(|problem| !kind_of(problem));
+        self.problems.extend(others.cloned());
+    }
+
+    /// Whether every list could be loaded to its end.
+    pub(crate) fn is_complete(&self) -> bool {
+        let is_left_out =
+            |problem: &ListProblem| matches!(problem.error, Error::UnusableTool { .. });
+        self.problems.iter().all(is_left_out)
+    }
+
+    /// Whether both leave out the same tools.
+    pub(crate) fn drops_the_same(&self, other: &Self) -> bool {
+        let names = |catalog: &Self| {
+            let dropped = catalog.index.dropped().iter();
+            dropped.map(|tool| tool.name.clone()).collect::<Vec<_>>()
+        };
+        names(self) == names(other)
+    }
+
     /// Whether both list the same, text by text.
     pub(crate) fn lists_the_same(&self, other: &Self, kind: ListKind) -> bool {
-        fn same<T>(one: &[T], other: &[T], json: fn(&T) -> &RawValue) -> bool {
-            let (one, other) = (one.iter().map(json), other.iter().map(json));
-            one.map(RawValue::get).eq(other.map(RawValue::get))
+        fn same<T>(one: &[T], other: &[T], text: fn(&T) -> &str) -> bool {
+            one.iter().map(text).eq(other.iter().map(text))
         }
         match kind {
-            ListKind::Tools => same(&self.tools, &other.tools, Tool::json),
-            ListKind::Prompts => same(&self.prompts, &other.prompts, Prompt::json),
+            ListKind::Tools => same(&self.tools, &other.tools, Tool::text),
+            ListKind::Prompts => same(&self.prompts, &other.prompts, Prompt::text),
             ListKind::Resources => {
-                same(&self.resources, &other.resources, Resource::json)
-                    && same(&self.templates, &other.templates, ResourceTemplate::json)
+                same(&self.resources, &other.resources, Resource::text)
+                    && same(&self.templates, &other.templates, ResourceTemplate::text)
             }
         }
     }
@@ -283,17 +324,18 @@ impl Merge {
             .filter(|item| seen.insert(key(item).to_owned()))
             .collect()
     }
+}
 
-    fn leave_out(&mut self, dropped: &[DroppedTool]) {
-        let problems = dropped.iter().take(MAX_LEFT_OUT).map(|tool| ListProblem {
-            method: TOOLS.method,
-            error: Error::UnusableTool {
-                name: tool.name.clone(),
-                reason: tool.reason.clone(),
-            },
-        });
-        self.problems.extend(problems);
-    }
+/// What is said of tools that were left out.
+pub(super) fn left_out(dropped: &[DroppedTool]) -> Vec<ListProblem> {
+    let problem = |tool: &DroppedTool| ListProblem {
+        method: TOOLS.method,
+        error: Error::UnusableTool {
+            name: tool.name.clone(),
+            reason: tool.reason.clone(),
+        },
+    };
+    dropped.iter().take(MAX_LEFT_OUT).map(problem).collect()
 }
 
 /// How many tools that were left out are named.
@@ -412,9 +454,8 @@ fn incomplete(list: Vec<Box<RawValue>>, error: ProtocolError) -> Result<Items> {
 /// Tells items apart by what names them, or by their text where nothing does.
 fn fingerprint(item: &RawValue, kind: Kind) -> u64 {
     let mut hasher = DefaultHasher::new();
-    raw_member(item, kind.key)
-        .unwrap_or(item)
-        .get()
+    member_text(item, kind.key)
+        .unwrap_or_else(|| item.get())
         .hash(&mut hasher);
     hasher.finish()
 }
@@ -432,12 +473,11 @@ impl Page {
             method: kind.method,
             reason,
         };
-        let items = raw_member(result, kind.member)
+        let items = member_text(result, kind.member)
             .ok_or_else(|| malformed(format!("\"{}\" is missing", kind.member)))?;
-        let (items, has_more) = bounded::list(items.get().as_bytes(), max_items)
+        let (items, has_more) = bounded::list(items.as_bytes(), max_items)
             .map_err(|error| malformed(without_content(&error)))?;
-        let next_cursor =
-            raw_member(result, "nextCursor").map(|cursor| serde_json::from_str(cursor.get()));
+        let next_cursor = member_text(result, "nextCursor").map(serde_json::from_str);
         let next_cursor = next_cursor
             .transpose()
             .map_err(|_| malformed("\"nextCursor\" is not a string".into()))?;

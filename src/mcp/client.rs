@@ -268,6 +268,11 @@ impl Client {
         how: How<'_>,
     ) -> Result<Box<RawValue>> {
         let _use = self.begin(!how.in_background);
+        let traced = how.options.traced();
+        let how = How {
+            options: traced.as_ref().unwrap_or(how.options),
+            ..how
+        };
         let limit = how.options.timeout.unwrap_or(self.options.request_timeout);
         let ceiling = how
             .options
@@ -332,6 +337,12 @@ impl Client {
         if let Some(session) = self.session.take() {
             self.end_at_server(&session);
         }
+    }
+
+    /// Lets go of the session without telling the server that it is over.
+    pub(super) fn leave(&self) {
+        self.listening.stop();
+        drop(self.session.take());
     }
 
     pub(super) fn is_ended(&self) -> bool {

@@ -18,6 +18,7 @@ use super::handshake::Hint;
 use super::inbox::Notice;
 use super::joined::{Joined, Running};
 use super::listening::Wishes;
+use super::lists::Lists;
 use super::permission::Tokens;
 use super::refresh::Refresh;
 use super::server::{StoredServer, change};
@@ -80,11 +81,11 @@ pub(crate) struct Connection {
     server: RefCell<Rc<StoredServer>>,
     id: ServerId,
     pub(super) common: Rc<Common>,
-    phase: RefCell<Phase>,
+    pub(super) phase: RefCell<Phase>,
     client: RefCell<Option<Rc<Client>>>,
-    catalog: RefCell<Rc<Catalog>>,
-    /// Whether the lists have been loaded once.
-    listed: Cell<bool>,
+    pub(super) lists: Lists,
+    /// How often connecting was put off, while another attempt is planned.
+    pub(super) plan: Cell<Option<u32>>,
     /// Why the last discovery failed, if it did.
     discovery_error: RefCell<Option<Error>>,
     /// The last failure of any kind, and how many there were in a row.
@@ -108,10 +109,15 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection that is about to be opened, or that waits for its user to sign in.
     pub(crate) fn new(server: StoredServer, common: Rc<Common>) -> Rc<Self> {
+        Self::in_phase(Phase::Connecting { again: false }, server, common)
+    }
+
+    /// A connection in another phase, unless it waits for its user to sign in.
+    pub(crate) fn in_phase(phase: Phase, server: StoredServer, common: Rc<Common>) -> Rc<Self> {
         let phase = if server.awaits_sign_in() {
             Phase::Authenticating { usable: false }
         } else {
-            Phase::Connecting
+            phase
         };
         Rc::new(Self {
             id: server.id.clone(),
@@ -119,8 +125,8 @@ impl Connection {
             common,
             phase: RefCell::new(phase),
             client: RefCell::default(),
-            catalog: RefCell::default(),
-            listed: Cell::new(false),
+            lists: Lists::default(),
+            plan: Cell::new(None),
             discovery_error: RefCell::default(),
             last_error: RefCell::default(),
             failures: Cell::new(0),
@@ -152,6 +158,16 @@ impl Connection {
         self.phase.borrow().state()
     }
 
+    /// Whether the connection is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase.borrow().is_open()
+    }
+
+    /// Whether it has not been opened since the object woke, and the first request opens it.
+    pub(super) fn opens_on_use(&self) -> bool {
+        matches!(&*self.phase.borrow(), Phase::Stored { usable: true })
+    }
+
     /// Whether requests can be sent.
     pub(super) fn is_usable(&self) -> bool {
         self.phase.borrow().is_usable()
@@ -180,6 +196,11 @@ impl Connection {
         self.last_error.borrow().clone()
     }
 
+    /// Tells whoever listens what has happened.
+    pub(super) fn tell(&self, event: impl FnOnce(ServerId) -> McpEvent) {
+        (self.common.event)(&event(self.id.clone()));
+    }
+
     /// Keeps account of a failure.
     pub(crate) fn failed(&self, error: &Error) {
         if matches!(error, Error::Closed | Error::SignInRequired { .. }) {
@@ -197,12 +218,18 @@ impl Connection {
     /// The server does not let us in any more. The session stays: it may be good again once there is
     /// permission.
     pub(crate) fn lock_out(&self, error: &Error) {
-        if self.state().is_open() {
+        if self.is_open() {
             if let Some(client) = &*self.client.borrow() {
                 client.listening.stop();
             }
             self.apply(self.attempt.get(), Event::Failed(error.clone()));
         }
+    }
+
+    /// No further attempt is planned.
+    pub(super) fn give_up(&self) {
+        let usable = self.is_listed();
+        self.apply(self.attempt.get(), Event::GivenUp { usable });
     }
 
     /// Something has worked: the next failure is the first again.
@@ -219,15 +246,6 @@ impl Connection {
 
     pub(crate) fn wishes(&self) -> &Rc<Wishes> {
         &self.wishes
-    }
-
-    pub(crate) fn catalog(&self) -> Rc<Catalog> {
-        self.catalog.borrow().clone()
-    }
-
-    /// Whether the lists have been loaded once.
-    pub(crate) fn is_listed(&self) -> bool {
-        self.listed.get()
     }
 
     pub(crate) fn session(&self) -> Option<Rc<Session>> {
@@ -260,6 +278,7 @@ impl Connection {
         let attempt = self.supersede();
         self.discovery_error.take();
         self.apply(attempt, Event::Connect);
+        self.tell(|server_id| McpEvent::Connecting { server_id });
         let this = self.clone();
         // Closing aborts this, so it never finishes for an attempt that is over.
         let running = Running::start(&*self.common.ports.spawn, async move {
@@ -271,6 +290,14 @@ impl Connection {
             this.is_unasked.set(false);
             match outcome {
                 Ok(client) => {
+                    if let Some(session) = client.session() {
+                        let agreed = &session.agreed;
+                        this.tell(|server_id| McpEvent::Connected {
+                            server_id,
+                            transport: agreed.wire.kind(),
+                            revision: agreed.revision,
+                        });
+                    }
                     this.client.replace(Some(client));
                     this.let_in();
                     this.succeeded();
@@ -279,10 +306,17 @@ impl Connection {
                     Ok(())
                 }
                 // The phase says so already.
-                Err(error @ Error::SignInRequired { .. }) => Err(error),
+                Err(error @ Error::SignInRequired { .. }) => {
+                    this.tell(|server_id| McpEvent::SignInRequired { server_id });
+                    Err(error)
+                }
                 Err(error) => {
                     this.failed(&error);
                     this.apply(attempt, Event::Failed(error.clone()));
+                    this.tell(|server_id| McpEvent::ConnectFailed {
+                        server_id,
+                        error: error.clone(),
+                    });
                     Err(error)
                 }
             }
@@ -316,8 +350,7 @@ impl Connection {
             this.discovering.take();
             match outcome {
                 Ok(catalog) => {
-                    this.catalog.replace(Rc::new(catalog));
-                    this.listed.set(true);
+                    this.take_over(catalog, &ListKind::ALL);
                     this.discovery_error.take();
                     this.succeeded();
                     this.forgive(Operation::LIST);
@@ -325,12 +358,17 @@ impl Connection {
                         client.listen(&session, false);
                     }
                     this.apply(attempt, Event::Discovered);
+                    let counts = this.lists.counts();
+                    this.tell(|server_id| McpEvent::Discovered { server_id, counts });
                     if this.asks_for_more() {
                         this.apply(attempt, Event::SignIn { usable: true });
                     }
                     Ok(())
                 }
-                Err(error @ Error::SignInRequired { .. }) => Err(error),
+                Err(error @ Error::SignInRequired { .. }) => {
+                    this.tell(|server_id| McpEvent::SignInRequired { server_id });
+                    Err(error)
+                }
                 Err(error) => {
                     // A session from storage that has not once been answered was never a connection.
                     let is_unconfirmed =
@@ -343,6 +381,10 @@ impl Connection {
                     this.discovery_error.replace(Some(error.clone()));
                     this.failed(&error);
                     this.apply(attempt, event);
+                    this.tell(|server_id| McpEvent::DiscoveryFailed {
+                        server_id,
+                        error: error.clone(),
+                    });
                     Err(error)
                 }
             }
@@ -379,14 +421,6 @@ impl Connection {
         Catalog::load(&loader, &after.agreed.card, &previous, &ListKind::ALL).await
     }
 
-    /// Puts lists that were loaded anew in the place of the old ones. Says which differ.
-    pub(super) fn take_over(&self, catalog: Catalog) -> Vec<ListKind> {
-        let before = self.catalog.replace(Rc::new(catalog));
-        let after = self.catalog();
-        let differs = |kind: &ListKind| !after.lists_the_same(&before, *kind);
-        ListKind::ALL.into_iter().filter(differs).collect()
-    }
-
     /// The client of an open connection.
     pub(crate) fn open_client(&self) -> Result<Rc<Client>> {
         let client = self.client.borrow().clone();
@@ -407,6 +441,24 @@ impl Connection {
         self.exchanging.take();
         // For those who still hold it.
         self.phase.replace(Phase::Failed(Error::Closed));
+    }
+
+    /// What is under way and will settle by itself.
+    pub(super) fn under_way(&self) -> Vec<Joined> {
+        let running = [&self.connecting, &self.discovering, &self.exchanging];
+        let join = |running: &RefCell<Option<Running>>| {
+            let running = running.borrow();
+            running.as_ref().map(Running::join)
+        };
+        running.into_iter().filter_map(join).collect()
+    }
+
+    /// Gives the object up for another one that takes up the session. The server is told nothing.
+    pub(super) fn leave(&self) {
+        if let Some(client) = &*self.client.borrow() {
+            client.leave();
+        }
+        self.close();
     }
 
     /// Begins a new attempt: what belongs to the one before ends here.
@@ -472,10 +524,15 @@ impl Connection {
         } else {
             None
         };
-        // What an attempt has found out is in the row, and the copy in memory is older.
-        let row = ports.servers.get(self.id.as_str()).ok().flatten();
-        let row = row.and_then(|row| StoredServer::decode(row.ok()?).ok());
-        let hint = row.map_or(Hint::Nothing, |row| row.hint(ports.clock.now()));
+        let now = ports.clock.now();
+        let hint = if attempt == 1 {
+            server.hint(now)
+        } else {
+            // What an attempt has found out is in the row, and the copy in memory is older.
+            let row = ports.servers.get(self.id.as_str()).ok().flatten();
+            let row = row.and_then(|row| StoredServer::decode(row.ok()?).ok());
+            row.map_or(Hint::Nothing, |row| row.hint(now))
+        };
         let client = Client::new(ClientParts {
             server: self.id.clone(),
             dial,

@@ -34,6 +34,26 @@ pub struct ConnectionInfo {
     pub problems: Vec<ListProblem>,
     /// How many tools, prompts, resources and resource templates are known.
     pub counts: CatalogCounts,
+    /// Where they are known from.
+    pub freshness: CatalogFreshness,
+    /// When they were loaded, or stored if that was before the last wake, in milliseconds since the
+    /// Unix epoch.
+    pub loaded_at: Option<Timestamp>,
+}
+
+/// Where the lists of a server are known from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum CatalogFreshness {
+    /// They are not known.
+    #[default]
+    Unknown,
+    /// From storage: they are what they were before the object slept. The server may have changed
+    /// them since.
+    Stored,
+    /// From the server, since the object woke.
+    Fresh,
 }
 
 /// What came of connecting.
@@ -87,6 +107,17 @@ pub struct CatalogCounts {
     pub resources: usize,
     /// Resource templates.
     pub resource_templates: usize,
+}
+
+impl From<[usize; 4]> for CatalogCounts {
+    fn from([tools, prompts, resources, resource_templates]: [usize; 4]) -> Self {
+        Self {
+            tools,
+            prompts,
+            resources,
+            resource_templates,
+        }
+    }
 }
 
 /// An item of an aggregated list. Serialises as the server sent it, plus `serverId`.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -15,17 +16,20 @@ use super::client::How;
 use super::connection::{Common, Connection};
 use super::event::McpEvent;
 use super::handlers::Handlers;
+use super::notify::Notifier;
+use super::permits::Permits;
 use super::reconnect::Pending;
 use super::register::RegisterServer;
+use super::serial::Serial;
 use super::server::{StoredServer, change};
-use super::session::{Identity, Wire};
+use super::session::Identity;
 use super::sign_in::Operation;
 use super::slots::Slots;
 use super::tool_call::ToolCall;
 use super::tools::OutputCheck;
 use super::{
-    CatalogCounts, Connected, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter,
-    ServerId, ServerItem,
+    Connected, ConnectionInfo, ConnectionState, McpClientOptions, ServerFilter, ServerId,
+    ServerItem,
 };
 use crate::events::{Listeners, Subscription};
 use crate::oauth::StoredOAuthProvider;
@@ -34,7 +38,6 @@ use crate::protocol::request::{Call, ClientInfo, Params};
 use crate::protocol::{
     CallToolResult, GetPromptResult, Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool,
 };
-use crate::transport::TransportKind;
 use crate::vault::{SealedStore, Vault};
 use crate::{Error, Result};
 
@@ -55,7 +58,15 @@ pub(super) struct Inner {
     pub(super) pending: Pending,
     pub(super) state_changed: Rc<Listeners<()>>,
     pub(super) events: Rc<Listeners<McpEvent>>,
+    /// Whether the stored servers are known, and whether they have begun to come back.
     pub(super) restored: Cell<bool>,
+    pub(super) came_back: Cell<bool>,
+    /// How many rows there are, once that is known.
+    pub(super) number: Cell<Option<usize>>,
+    /// How many servers are connected at once in the background.
+    pub(super) permits: Rc<Permits>,
+    /// Changes of one server, one after the other.
+    pub(super) serial: Serial,
     pub(super) callback: RefCell<Rc<OAuthCallback>>,
 }
 
@@ -64,7 +75,8 @@ impl McpClientManager {
     pub fn on_ports(ports: Ports, name: &str, version: &str, options: McpClientOptions) -> Self {
         let state_changed = Rc::new(Listeners::default());
         let events: Rc<Listeners<McpEvent>> = Rc::default();
-        let (listeners, event_listeners) = (state_changed.clone(), events.clone());
+        let notifier = Notifier::new(state_changed.clone(), ports.spawn.clone());
+        let event_listeners = events.clone();
         let identity = Identity {
             info: ClientInfo {
                 name: name.to_owned(),
@@ -90,18 +102,22 @@ impl McpClientManager {
             slots: Slots::new(options.max_streams),
             options: Rc::new(options),
             handlers: Rc::new(Handlers::default()),
-            changed: Box::new(move || listeners.call(&())),
+            changed: Box::new(move || notifier.notify()),
             event: Box::new(move |event| event_listeners.call(event)),
         };
         Self {
             inner: Rc::new(Inner {
-                common: Rc::new(common),
                 connections: RefCell::default(),
                 pending: Pending::default(),
                 state_changed,
                 events,
                 restored: Cell::new(false),
+                came_back: Cell::new(false),
+                number: Cell::new(None),
+                serial: Serial::default(),
+                permits: Permits::new(common.options.reconnect_concurrency.max(1)),
                 callback: RefCell::default(),
+                common: Rc::new(common),
             }),
         }
     }
@@ -123,13 +139,20 @@ impl McpClientManager {
         id: impl Into<Rc<str>>,
         server: RegisterServer,
     ) -> Result<ServerId> {
-        let id = ServerId::verbatim(id);
+        self.register(ServerId::verbatim(id), server)
+            .boxed_local()
+            .await
+    }
+
+    /// Compiled once, whatever ids are made of.
+    async fn register(&self, id: ServerId, server: RegisterServer) -> Result<ServerId> {
         server.validate(&id, &self.inner.common.options.url_policy)?;
+        let _entered = self.inner.serial.enter(id.as_str()).await;
         let mut previous = self.server(id.as_str())?;
         if let Some(previous) = &mut previous {
             self.inner.common.reveal(previous).await?;
         }
-        if previous.is_none() && self.rows()?.len() >= self.inner.common.options.max_servers {
+        if previous.is_none() && self.number()? >= self.inner.common.options.max_servers {
             return Err(Error::InvalidOption(
                 "there are too many servers: remove one first".into(),
             ));
@@ -146,6 +169,9 @@ impl McpClientManager {
             if client.is_none() {
                 stored.client_id = None;
             }
+        } else if before.is_none() {
+            // Another server may have left it when moving to or from this id was interrupted.
+            self.inner.common.forget_keys(id.as_str()).await?;
         }
         let mut is_given = false;
         if let Some(client) = &client {
@@ -177,6 +203,9 @@ impl McpClientManager {
         let mut concealed = stored.clone();
         self.inner.common.conceal(&mut concealed).await?;
         self.inner.common.ports.servers.put(&concealed.encode()?)?;
+        if before.is_none() {
+            self.count(|number| number + 1);
+        }
         match self.live(id.as_str()) {
             Some(live) if is_same_peer && !is_other_sign_in => {
                 live.update(stored);
@@ -190,6 +219,11 @@ impl McpClientManager {
                         .ports
                         .tasks
                         .delete_of_server(id.as_str())?;
+                    self.cancel_plan(id.as_str());
+                }
+                if previous_peer || is_other_sign_in {
+                    // What another user is offered may be something else.
+                    self.inner.common.ports.catalogs.delete(id.as_str())?;
                 }
                 let connection = Connection::new(stored, self.inner.common.clone());
                 self.inner.connections.borrow_mut().push(connection);
@@ -207,8 +241,12 @@ impl McpClientManager {
     /// [`Error::UnknownServer`], [`Error::DamagedRow`], or why connecting failed; the state is
     /// `failed` then and the row stays.
     pub async fn connect_to_server(&self, id: &str) -> Result<Connected> {
-        match self.live_or_stored(id)?.connect().await {
-            Ok(()) => Ok(Connected::Connected),
+        let connection = self.live_or_stored(id)?;
+        match connection.connect().await {
+            Ok(()) => {
+                self.unplan(&connection);
+                Ok(Connected::Connected)
+            }
             Err(Error::SignInRequired { auth_url, .. }) => {
                 Ok(Connected::Authenticating { auth_url })
             }
@@ -252,8 +290,12 @@ impl McpClientManager {
         timeout: Option<Duration>,
     ) -> Result<ConnectionState> {
         let connection = self.live(id).ok_or_else(|| self.why_not_live(id))?;
+        if connection.opens_on_use() {
+            connection.connect().await?;
+        }
         let timeout = timeout.unwrap_or(self.inner.common.options.discovery_timeout);
         connection.discover(timeout)?.await?;
+        self.unplan(&connection);
         Ok(connection.state())
     }
 
@@ -296,10 +338,17 @@ impl McpClientManager {
     /// # Errors
     /// Storage errors.
     pub async fn remove_server(&self, id: &str) -> Result<bool> {
+        let _entered = self.inner.serial.enter(id).await;
         let forgotten = self.forget_sign_in(id).await;
-        let deleted = self.inner.common.ports.servers.delete(id)?;
-        self.inner.common.ports.tasks.delete_of_server(id)?;
+        let ports = &self.inner.common.ports;
+        let deleted = ports.servers.delete(id)?;
+        if deleted {
+            self.count(|number| number.saturating_sub(1));
+        }
         self.forget(id);
+        ports.tasks.delete_of_server(id)?;
+        ports.catalogs.delete(id)?;
+        self.cancel_plan(id);
         self.changed();
         forgotten.map(|()| deleted)
     }
@@ -323,6 +372,13 @@ impl McpClientManager {
             .transpose()?)
     }
 
+    /// The servers whose lists are those from before the object slept.
+    pub fn stale_servers(&self) -> Vec<ServerId> {
+        let connections = self.inner.connections.borrow();
+        let stale = connections.iter().filter(|live| live.is_outdated());
+        stale.map(|live| live.id().clone()).collect()
+    }
+
     /// The rows that cannot be read, each with the reason. They are kept as they are; remove one
     /// with [`remove_server`](Self::remove_server).
     ///
@@ -335,34 +391,40 @@ impl McpClientManager {
     /// The live connection of a server, if there is one.
     pub fn connection(&self, id: &str) -> Option<ConnectionInfo> {
         let live = self.live(id)?;
-        let catalog = live.catalog();
+        let server = live.server();
         let session = live.session();
+        let wire = session.as_ref().map(|session| session.agreed.wire.kind());
+        let revision = session.as_ref().map(|session| session.agreed.revision);
+        let card = session.map(|session| session.agreed.card.clone());
+        let card = card.filter(|card| !card.is_assumed);
         Some(ConnectionInfo {
             state: live.state(),
             error: live.error(),
             last_error: live.last_error(),
-            transport: session.as_ref().map(|session| match session.agreed.wire {
-                Wire::StreamableHttp => TransportKind::StreamableHttp,
-                Wire::HttpSse => TransportKind::Sse,
-            }),
+            transport: wire,
             listening: live.is_listening(),
-            revision: session.as_ref().map(|session| session.agreed.revision),
-            card: session.map(|session| session.agreed.card.clone()),
-            problems: catalog.problems.clone(),
-            counts: CatalogCounts::from(&*catalog),
+            // What was agreed on before the last wake is what is known of a server until then.
+            revision: revision.or_else(|| server.revision()),
+            card: card.or_else(|| server.card()),
+            problems: live.lists.problems(),
+            counts: live.lists.counts(),
+            freshness: live.lists.freshness(),
+            loaded_at: live.lists.loaded_at(),
         })
     }
 
-    /// Calls `listener` after every change of a server: registered, state, catalogue, removed.
+    /// Calls `listener` after servers have changed: registered, state, catalogue, removed. What
+    /// changes without waiting for anything in between is told once.
     ///
     /// A listener that holds a clone of this manager keeps it in memory for as long as it listens.
     pub fn on_server_state_changed(&self, listener: impl Fn() + 'static) -> Subscription {
         self.inner.state_changed.add(move |()| listener())
     }
 
-    /// Calls `listener` with what servers tell unasked: log messages, changed lists and resources,
-    /// tasks that have come further.
-    pub fn on_event(&self, listener: impl Fn(&McpEvent) + 'static) -> Subscription {
+    /// Calls `listener` at once with what happens to servers (connected, failed, listed, closed) and
+    /// with what they tell unasked: log messages, changed lists and resources, tasks that have come
+    /// further.
+    pub fn on_observability_event(&self, listener: impl Fn(&McpEvent) + 'static) -> Subscription {
         self.inner.events.add(listener)
     }
 
@@ -424,7 +486,19 @@ impl McpClientManager {
         arguments: impl Serialize,
         options: &CallOptions,
     ) -> Result<CallToolResult> {
-        let arguments = raw(&arguments)?;
+        self.call_tool_raw(server_id, name, raw(&arguments)?, options)
+            .boxed_local()
+            .await
+    }
+
+    /// Compiled once, whatever arguments are made of.
+    async fn call_tool_raw(
+        &self,
+        server_id: &str,
+        name: &str,
+        arguments: Box<RawValue>,
+        options: &CallOptions,
+    ) -> Result<CallToolResult> {
         let connection = self.open_connection(server_id).await?;
         self.know_tools(&connection).await;
         let call = ToolCall {
@@ -518,9 +592,21 @@ impl McpClientManager {
         let Some(connection) = self.live(server_id) else {
             return Err(self.why_not_live(server_id));
         };
-        if connection.state() == ConnectionState::Connecting {
-            // Sooner than its turn after a wake, if need be.
+        let is_first_use = connection.opens_on_use();
+        let is_wanted = match connection.state() {
+            // Sooner than its turn after a wake, or than it is planned, if need be.
+            ConnectionState::Connecting | ConnectionState::Reconnecting => true,
+            ConnectionState::Failed => self.may_try_again(&connection, &connection.server()),
+            _ => is_first_use,
+        };
+        if is_wanted {
             connection.connect().await?;
+            self.unplan(&connection);
+        }
+        if is_wanted && !self.inner.pending.has(server_id) {
+            // What is known is from before the object slept, or the server was down, and nobody else is
+            // about to list it. Nobody waits for this.
+            let _ = connection.discover(self.inner.common.options.discovery_timeout);
         }
         if !connection.is_usable() && connection.state() == ConnectionState::Authenticating {
             let authorizer = connection.authorizer()?;
@@ -547,6 +633,21 @@ impl McpClientManager {
             .into_iter()
             .map(|row| row.and_then(StoredServer::decode))
             .collect())
+    }
+
+    /// How many rows there are. They are read once: nobody else writes them.
+    fn number(&self) -> Result<usize> {
+        let known = self.inner.number.get();
+        let number = match known {
+            Some(number) => number,
+            None => self.inner.common.ports.servers.list()?.len(),
+        };
+        self.inner.number.set(Some(number));
+        Ok(number)
+    }
+
+    fn count(&self, change: impl FnOnce(usize) -> usize) {
+        self.inner.number.set(self.inner.number.get().map(change));
     }
 
     pub(super) fn live(&self, id: &str) -> Option<Rc<Connection>> {
@@ -599,7 +700,10 @@ impl McpClientManager {
             .retain(|other| other.id().as_str() != id);
         self.inner.pending.forget(id);
         if let Some(live) = live {
+            self.unplan(&live);
             live.close();
+            let server_id = live.id().clone();
+            (self.inner.common.event)(&McpEvent::Closed { server_id });
         }
     }
 

@@ -29,18 +29,22 @@ mod inbox;
 mod info;
 mod joined;
 mod listening;
+mod lists;
 mod manager;
+mod notify;
 mod offers;
 mod options;
 mod pages;
 mod permission;
 mod permits;
+mod planned;
 mod questions;
 mod reconnect;
 mod refresh;
 mod register;
-mod run_job;
+mod rename;
 mod sealed;
+mod serial;
 mod server;
 mod server_id;
 mod session;
@@ -48,6 +52,7 @@ mod sign_in;
 mod skills;
 mod slots;
 mod state;
+mod stored_catalog;
 mod tasks;
 mod tool_call;
 mod tools;
@@ -64,10 +69,11 @@ pub use features::{Completion, CompletionTarget};
 pub use filter::ServerFilter;
 pub use handlers::{Root, SamplingRequest, SamplingResult};
 pub use info::{
-    AuthorizationInfo, CatalogCounts, Connected, ConnectionInfo, LastError, ServerItem,
+    AuthorizationInfo, CatalogCounts, CatalogFreshness, Connected, ConnectionInfo, LastError,
+    ServerItem,
 };
 pub use manager::McpClientManager;
-pub use options::{CreateAuthProvider, McpClientOptions, StreamPolicy};
+pub use options::{CreateAuthProvider, McpClientOptions, ReconnectPolicy, StreamPolicy};
 pub use questions::{OpenQuestions, Question};
 pub use register::RegisterServer;
 pub use server::StoredServer;

@@ -4,7 +4,10 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::oauth::{OAuthError, OAuthProvider, ProviderContext};
+use crate::retry::RetryOptions;
 use crate::url_guard::UrlPolicy;
 use crate::vault::KeyRing;
 
@@ -60,6 +63,15 @@ pub struct McpClientOptions {
     /// Where the document about the client is published. Default: beside the callback, where that
     /// is `https` and routed to the object.
     pub client_metadata_url: Option<String>,
+    /// Which servers are connected again when the object wakes. Default [`ReconnectPolicy::Eager`].
+    pub reconnect: ReconnectPolicy,
+    /// How often, and after which pauses, a server that is still down after the attempts of its
+    /// own policy is tried again. The object sleeps meanwhile, and is woken by its alarm. Default:
+    /// 40 attempts, pauses of up to 1 min at first, doubled each time, up to 1 h.
+    pub reconnect_later: RetryOptions,
+    /// The largest catalogue that is stored for the next wake, in bytes of JSON. A larger one is
+    /// loaded anew after each wake. Default and most: 1.5 MB, since a row holds 2 MB.
+    pub max_stored_catalog_bytes: usize,
     /// How many servers are connected at once after a wake. A Worker has six connections for all
     /// its requests, so some must stay free. Default 4.
     pub reconnect_concurrency: usize,
@@ -116,8 +128,48 @@ impl Default for McpClientOptions {
             oauth_namespace: None,
             encryption: None,
             client_metadata_url: None,
+            reconnect: ReconnectPolicy::default(),
+            reconnect_later: RetryOptions {
+                max_attempts: 40,
+                base_delay: Duration::from_secs(30),
+                max_delay: Duration::from_hours(1),
+            },
+            max_stored_catalog_bytes: MAX_STORED_CATALOG,
             reconnect_concurrency: 4,
             url_policy: UrlPolicy::default(),
+        }
+    }
+}
+
+/// The most that is stored of one catalogue, in bytes.
+pub(super) const MAX_STORED_CATALOG: usize = 1_500_000;
+
+/// When a stored server is connected again after a wake.
+///
+/// Its lists are known at once in any case: they come from storage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum ReconnectPolicy {
+    /// In the background, as soon as the object is used for anything, and its lists are loaded
+    /// anew. One that is down is tried again later, by an alarm.
+    #[default]
+    Eager,
+    /// When it is first used; then its lists are loaded anew. A server whose lists are not known is
+    /// connected as if `Eager`. Nothing is tried again by an alarm.
+    Lazy,
+    /// Only by [`connect_to_server`](super::McpClientManager::connect_to_server).
+    Never,
+}
+
+impl ReconnectPolicy {
+    /// The policy of this name: `eager`, `lazy` or `never`.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "eager" => Some(Self::Eager),
+            "lazy" => Some(Self::Lazy),
+            "never" => Some(Self::Never),
+            _ => None,
         }
     }
 }
@@ -205,6 +257,20 @@ impl McpClientOptions {
     #[must_use]
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
+        self
+    }
+
+    /// See [`reconnect`](Self::reconnect).
+    #[must_use]
+    pub fn reconnect(mut self, policy: ReconnectPolicy) -> Self {
+        self.reconnect = policy;
+        self
+    }
+
+    /// See [`reconnect_later`](Self::reconnect_later).
+    #[must_use]
+    pub fn reconnect_later(mut self, retry: RetryOptions) -> Self {
+        self.reconnect_later = retry;
         self
     }
 

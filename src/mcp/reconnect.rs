@@ -1,32 +1,37 @@
-//! Coming back after a wake: every stored server is connected and listed in the background.
+//! Coming back after a wake: what is stored is known at once, and servers are connected in the
+//! background or when they are used.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
-use futures::future::join_all;
+use futures::future::{join, join_all};
 
 use super::connection::Connection;
 use super::permits::Permits;
+use super::planned::{Plan, random};
+use super::server::StoredServer;
+use super::state::{Event, Phase};
 use super::within::within;
-use super::{McpClientManager, ServerId};
+use super::{ConnectionState, McpClientManager, ReconnectPolicy, ServerId};
+use crate::ports::CatalogHead;
 use crate::retry::RetryOptions;
 use crate::{Error, Result};
 
-/// How long a server may put off the next attempt at most.
+/// How long a server may put off the next attempt while the object stays awake for it.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(1);
 
 /// The shortest pause between two attempts, whatever a stored policy says.
 const MIN_PAUSE: Duration = Duration::from_millis(50);
 
-/// How long a call waits for the list of tools after a wake.
-const KNOW_WAIT: Duration = Duration::from_secs(5);
+/// How long a call waits for the list of tools after a wake, where it needs it.
+pub(super) const KNOW_WAIT: Duration = Duration::from_secs(5);
 
 impl McpClientManager {
-    /// Brings every stored server back: connects and lists, in the background, a few at a time, each
-    /// by its own retry policy. Called once, when the object starts; again it does nothing.
+    /// Brings the stored servers back, each by its [policy](ReconnectPolicy). Called once, when the
+    /// object starts; again it does nothing.
     ///
     /// A row that cannot be read is left alone and stops nobody. A server that waits for its user
     /// to sign in, and has granted nothing yet, is parked.
@@ -34,34 +39,131 @@ impl McpClientManager {
     /// # Errors
     /// Storage errors.
     pub fn restore(&self) -> Result<()> {
+        self.remember()?;
+        self.begin_to_come_back();
+        Ok(())
+    }
+
+    /// Knows the stored servers and what they offer. Sends nothing.
+    pub(super) fn remember(&self) -> Result<()> {
         if self.inner.restored.replace(true) {
             return Ok(());
         }
-        let rows = self
-            .rows()
-            .inspect_err(|_| self.inner.restored.set(false))?;
-        let permits = Permits::new(self.inner.common.options.reconnect_concurrency.max(1));
-        for stored in rows.into_iter().filter_map(Result::ok) {
-            if self.live(stored.id.as_str()).is_some() {
+        let common = &self.inner.common;
+        let read = || -> Result<_> {
+            let rows = self.rows()?;
+            let heads = common.ports.catalogs.heads()?;
+            // Nobody waits for what is not there.
+            let plans = if rows.is_empty() {
+                Vec::new()
+            } else {
+                self.plans()?
+            };
+            Ok((rows, heads, plans))
+        };
+        let (rows, heads, plans) = read().inspect_err(|_| self.inner.restored.set(false))?;
+        self.inner.number.set(Some(rows.len()));
+        let now = common.ports.clock.now();
+        let mut heads: HashMap<String, CatalogHead> = heads
+            .into_iter()
+            .map(|head| (head.server_id.clone(), head))
+            .collect();
+        let mut plans: HashMap<String, Plan> = plans
+            .into_iter()
+            .map(|plan| (plan.server_id.clone(), plan))
+            .collect();
+        let with_headers = common.vault.is_none();
+        let live: HashSet<ServerId> = self.states().into_iter().map(|(id, _)| id).collect();
+        for row in rows {
+            let stored = match row {
+                Ok(stored) => stored,
+                Err(damaged) => {
+                    heads.remove(&damaged.id);
+                    continue;
+                }
+            };
+            let id = stored.id.as_str();
+            let head = heads.remove(id);
+            if live.contains(&stored.id) {
                 continue;
             }
-            let parked = stored.awaits_sign_in();
-            let connection = Connection::new(stored, self.inner.common.clone());
-            self.inner.connections.borrow_mut().push(connection.clone());
-            let number = self.inner.pending.begin(connection.id());
-            let (this, permits) = (self.clone(), permits.clone());
-            self.inner.common.ports.spawn.spawn(Box::pin(async move {
-                // What was granted before is as good as ever while the user is asked for more.
-                if !parked || connection.has_permission().await {
-                    // The outcome is in the connection's state, for whoever looks.
-                    let _ = this.come_back(&connection, &permits).await;
+            // One that was stored of another place, or as another user, says nothing of this server.
+            let head = head.filter(|head| {
+                head.server_url == stored.url
+                    && head.fingerprint == stored.peer_fingerprint(with_headers)
+            });
+            let plan = plans.remove(id);
+            let is_put_off = plan.as_ref().is_some_and(|plan| plan.not_before > now);
+            let phase = match self.policy_of(&stored) {
+                ReconnectPolicy::Never => Phase::Stored { usable: false },
+                ReconnectPolicy::Lazy if head.is_some() => Phase::Stored { usable: true },
+                ReconnectPolicy::Eager if is_put_off => Phase::Waiting(None),
+                ReconnectPolicy::Eager | ReconnectPolicy::Lazy => {
+                    Phase::Connecting { again: false }
                 }
-                this.inner.pending.settle(connection.id(), number);
-            }));
+            };
+            let connection = Connection::in_phase(phase, stored, common.clone());
+            if let Some(head) = head {
+                connection.lists.are_stored(head);
+            }
+            if let Some(plan) = plan {
+                connection.plan.set(Some(plan.attempts));
+            }
+            self.inner.connections.borrow_mut().push(connection);
+        }
+        for id in heads.into_keys() {
+            // Of a server that was removed by somebody who does not know of this table.
+            let _ = common.ports.catalogs.delete(&id);
         }
         Ok(())
     }
 
+    /// Connects, in the background and a few at a time, the servers that are to come back by
+    /// themselves. After a wake that nobody asked for, an alarm, this is left to whoever comes next.
+    pub(super) fn begin_to_come_back(&self) {
+        if !self.inner.restored.get() || self.inner.came_back.replace(true) {
+            return;
+        }
+        let connections = self.inner.connections.borrow().clone();
+        for connection in connections {
+            let parked = connection.server().awaits_sign_in();
+            let is_due = connection.state() == ConnectionState::Connecting;
+            if !(parked || is_due) || connection.attempt() > 0 {
+                continue;
+            }
+            // What a lazy server offers is known, and its first use finds out what is granted.
+            let waits_for_use = match self.policy_of(&connection.server()) {
+                ReconnectPolicy::Eager => false,
+                ReconnectPolicy::Lazy => connection.is_listed(),
+                ReconnectPolicy::Never => true,
+            };
+            if parked && waits_for_use {
+                continue;
+            }
+            self.come_back_in_background(&connection);
+        }
+    }
+
+    pub(super) fn come_back_in_background(&self, connection: &Rc<Connection>) {
+        let number = self.inner.pending.begin(connection.id());
+        let (this, connection) = (self.clone(), connection.clone());
+        self.inner.common.ports.spawn.spawn(Box::pin(async move {
+            // What was granted before is as good as ever while the user is asked for more.
+            if !connection.server().awaits_sign_in() || connection.has_permission().await {
+                // The outcome is in the connection's state, for whoever looks.
+                let _ = this.come_back(&connection, &this.inner.permits).await;
+            }
+            this.inner.pending.settle(connection.id(), number);
+        }));
+    }
+
+    pub(super) fn policy_of(&self, server: &StoredServer) -> ReconnectPolicy {
+        let default = self.inner.common.options.reconnect;
+        server.reconnect_policy().unwrap_or(default)
+    }
+
+    /// Connects and lists, by the server's retry policy. When that is used up and the error may pass,
+    /// the next attempt is planned, and the object may sleep until then.
     pub(super) async fn come_back(
         &self,
         connection: &Rc<Connection>,
@@ -70,38 +172,54 @@ impl McpClientManager {
         let retry = connection.server().retry();
         let mut failed = 0;
         loop {
-            // Held for one attempt only: servers that are down must not keep others waiting.
-            let permit = permits.acquire().await;
-            if !self.is_live(connection) {
-                return Err(Error::Closed);
-            }
-            let outcome = self.open_and_discover(connection).await;
-            drop(permit);
-            let Err(error) = outcome else { return Ok(()) };
-            if matches!(error, Error::Closed) && self.is_live(connection) {
+            let before = connection.plan.get();
+            let outcome = self.attempt(connection, permits).await;
+            let Err(error) = outcome else {
+                self.unplan(connection);
+                return Ok(());
+            };
+            if matches!(error, Error::Closed) {
+                if !self.is_live(connection) || connection.is_closed() {
+                    return Err(error);
+                }
                 // Somebody began anew. That attempt is the one to wait for.
                 continue;
             }
-            failed += 1;
-            if failed >= retry.max_attempts.min(RetryOptions::MOST_ATTEMPTS)
-                || !error.is_transient()
-            {
+            if !error.is_transient() {
+                self.unplan(connection);
                 return Err(error);
             }
-            let delay = retry.delay(failed, getrandom::u64().unwrap_or(u64::MAX / 2));
-            let asked = error.retry_after().unwrap_or_default().min(MAX_RETRY_AFTER);
-            self.inner
-                .common
-                .ports
-                .clock
-                .sleep(delay.max(asked).max(MIN_PAUSE))
-                .await;
+            failed += 1;
+            if failed >= retry.max_attempts.min(RetryOptions::MOST_ATTEMPTS) {
+                self.put_off(connection, &error, before);
+                return Err(error);
+            }
+            let delay = retry.delay(failed, random());
+            let asked = error.retry_after().unwrap_or_default();
+            if asked > MAX_RETRY_AFTER {
+                // Longer than the object should be kept awake for.
+                self.put_off(connection, &error, before);
+                return Err(error);
+            }
+            connection.apply(connection.attempt(), Event::Postponed);
+            let pause = delay.max(asked).max(MIN_PAUSE);
+            self.inner.common.ports.clock.sleep(pause).await;
         }
     }
 
-    async fn open_and_discover(&self, connection: &Rc<Connection>) -> Result<()> {
+    /// One attempt to connect and list. Holds a permit for as long as it takes and no longer: servers
+    /// that are down must not keep others waiting.
+    pub(super) async fn attempt(
+        &self,
+        connection: &Rc<Connection>,
+        permits: &Rc<Permits>,
+    ) -> Result<()> {
+        let _permit = permits.acquire().await;
+        if !self.is_live(connection) || connection.is_closed() {
+            return Err(Error::Closed);
+        }
         // Somebody who needed it sooner may have opened it already.
-        if !connection.state().is_open() {
+        if !connection.is_open() {
             connection.connect().await?;
         }
         connection
@@ -113,7 +231,7 @@ impl McpClientManager {
     /// a wake: what a tool's arguments and output must look like is in there. A server that lets us
     /// wait is called without.
     pub(super) async fn know_tools(&self, connection: &Rc<Connection>) {
-        if connection.is_listed() || !self.inner.pending.has(connection.id()) {
+        if connection.is_listed() || !self.inner.pending.has(connection.id().as_str()) {
             return;
         }
         let limit = self.inner.common.options.discovery_timeout;
@@ -124,16 +242,25 @@ impl McpClientManager {
         }
     }
 
-    /// Waits until the connections that are coming back after a wake have settled, well or badly,
-    /// at most for `timeout`. `None` waits without limit.
+    /// Waits until everything that is under way now has settled, well or badly: servers that come
+    /// back after a wake, connections that are being opened, lists that are being loaded, sign-ins
+    /// that are being completed. At most for `timeout`; `None` waits without limit. What begins
+    /// meanwhile is not waited for, and neither are servers that wait for their user, or for their
+    /// next attempt at a later time.
     pub async fn wait_for_connections(&self, timeout: Option<Duration>) {
-        let waiting = self.inner.pending.wait_for_all();
-        if waiting.is_empty() {
+        self.begin_to_come_back();
+        let waiting = self.inner.pending.wait_for(|_| true);
+        let connections = self.inner.connections.borrow().clone();
+        let under_way: Vec<_> = connections
+            .iter()
+            .flat_map(|connection| connection.under_way())
+            .collect();
+        if waiting.is_empty() && under_way.is_empty() {
             return;
         }
         let all = async {
             // A sender that is dropped has settled too.
-            join_all(waiting).await;
+            join(join_all(waiting), join_all(under_way)).await;
             Ok(())
         };
         match timeout {
@@ -142,6 +269,25 @@ impl McpClientManager {
                 drop(within(&*self.inner.common.ports.clock, timeout, "", all).await);
             }
         }
+    }
+}
+
+impl McpClientManager {
+    /// Waits until the lists of every server that comes back after a wake are known, from storage or
+    /// from the server, or it is known that they cannot be had; at most for `timeout`.
+    pub async fn wait_for_lists(&self, timeout: Duration) {
+        self.begin_to_come_back();
+        let is_unknown =
+            |id: &ServerId| (self.live(id.as_str())).is_some_and(|live| !live.is_listed());
+        let waiting = self.inner.pending.wait_for(is_unknown);
+        if waiting.is_empty() {
+            return;
+        }
+        let all = async {
+            join_all(waiting).await;
+            Ok(())
+        };
+        drop(within(&*self.inner.common.ports.clock, timeout, "", all).await);
     }
 }
 
@@ -172,7 +318,7 @@ impl Pending {
         number
     }
 
-    fn has(&self, id: &ServerId) -> bool {
+    pub(super) fn has(&self, id: &str) -> bool {
         self.servers.borrow().contains_key(id)
     }
 
@@ -192,15 +338,17 @@ impl Pending {
         self.servers.borrow_mut().remove(id);
     }
 
-    /// One receiver for each server, resolved or cancelled when that has settled.
-    fn wait_for_all(&self) -> Vec<oneshot::Receiver<()>> {
+    /// One receiver for each of the servers that are asked for, resolved or cancelled when that has
+    /// settled.
+    fn wait_for(&self, is_asked: impl Fn(&ServerId) -> bool) -> Vec<oneshot::Receiver<()>> {
         let mut servers = self.servers.borrow_mut();
-        let wait = |server: &mut ComingBack| {
+        let wait = |(_, server): (&ServerId, &mut ComingBack)| {
             let (sender, receiver) = oneshot::channel();
             server.waiting.retain(|waiting| !waiting.is_canceled());
             server.waiting.push(sender);
             receiver
         };
-        servers.values_mut().map(wait).collect()
+        let asked = servers.iter_mut().filter(|(id, _)| is_asked(id));
+        asked.map(wait).collect()
     }
 }

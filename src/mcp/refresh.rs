@@ -99,7 +99,7 @@ impl Connection {
                     }
                 }
                 Ok(catalog) => {
-                    let changed = self.take_over(catalog);
+                    let changed = self.take_over(catalog, &kinds);
                     if !changed.is_empty() {
                         (self.common.changed)();
                     }

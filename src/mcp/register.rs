@@ -4,11 +4,11 @@ use std::fmt;
 use std::rc::Rc;
 
 use http::HeaderName;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use url::Url;
 
-use super::ServerId;
 use super::server::{HeaderFields, StoredGrant, StoredServer};
+use super::{ReconnectPolicy, ServerId};
 use crate::oauth::{self, ClientInformation, OAuthProvider, OAuthSettings};
 use crate::protocol::request;
 use crate::protocol::{Revision, clip};
@@ -42,6 +42,7 @@ pub struct RegisterServer {
     pub(crate) transport: TransportKind,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) retry: Option<RetryOptions>,
+    pub(crate) reconnect: Option<ReconnectPolicy>,
     pub(crate) revisions: Vec<Revision>,
     pub(crate) oauth: RegisterOAuth,
 }
@@ -72,6 +73,7 @@ impl RegisterServer {
                 .map(|(name, value)| (name.to_string(), text(value)))
                 .collect(),
             retry: stored.stored_retry(),
+            reconnect: stored.reconnect_policy(),
             revisions: stored.chosen_revisions(),
             oauth: RegisterOAuth::default(),
         }
@@ -85,6 +87,7 @@ impl RegisterServer {
             transport: TransportKind::default(),
             headers: Vec::new(),
             retry: None,
+            reconnect: None,
             revisions: Vec::new(),
             oauth: RegisterOAuth::default(),
         }
@@ -173,6 +176,14 @@ impl RegisterServer {
     #[must_use]
     pub fn retry(mut self, retry: RetryOptions) -> Self {
         self.retry = Some(retry);
+        self
+    }
+
+    /// When the server is connected again after a wake. Default: what the manager's
+    /// [options](super::McpClientOptions::reconnect) say.
+    #[must_use]
+    pub fn reconnect(mut self, policy: ReconnectPolicy) -> Self {
+        self.reconnect = Some(policy);
         self
     }
 
@@ -312,18 +323,17 @@ impl RegisterServer {
         }
         let transport = stored.options.transport.get_or_insert_default();
         transport.kind = Some(self.transport);
-        if let Some(init) = &mut transport.request_init {
-            init.headers = None;
-        }
         transport.sealed_headers = None;
-        transport.headers = (!self.headers.is_empty()).then(|| {
-            HeaderFields::Map(
-                self.headers
-                    .into_iter()
-                    .map(|(name, value)| (name, Value::String(value)))
-                    .collect(),
-            )
-        });
+        transport.headers = None;
+        // Where the TypeScript package looks for them.
+        if !self.headers.is_empty() || transport.request_init.is_some() {
+            let headers = self.headers.into_iter();
+            let headers = headers.map(|(name, value)| (name, Value::String(value)));
+            let headers: Map<String, Value> = headers.collect();
+            let init = transport.request_init.get_or_insert_default();
+            init.headers = (!headers.is_empty()).then_some(HeaderFields::Map(headers));
+        }
+        stored.options.reconnect = self.reconnect;
         stored.options.retry = self
             .retry
             .and_then(|retry| serde_json::to_value(retry).ok());
@@ -331,12 +341,21 @@ impl RegisterServer {
         // A session belongs to one server and to one user of it, whom the headers may name.
         if !previous.is_some_and(|previous| previous.same_peer(&stored)) {
             stored.auth_url = None;
-            stored.set_agreement(None);
-            stored.options.verdict = None;
+            stored.forget_peer();
             stored.options.authorization = None;
         }
         Ok(stored)
     }
+}
+
+/// Checks that an id is neither empty nor absurdly long.
+pub(super) fn validate_id(id: &ServerId) -> Result<()> {
+    if (1..=MAX_NAME).contains(&id.as_str().len()) {
+        return Ok(());
+    }
+    Err(Error::InvalidOption(format!(
+        "the id must have 1 to {MAX_NAME} bytes"
+    )))
 }
 
 /// Header values are secrets, so only their names are shown.

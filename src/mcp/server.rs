@@ -2,18 +2,22 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
-use super::ServerId;
 use super::handshake::Hint;
 use super::offers::Offers;
 use super::session::{Agreement, Wire};
 use super::sign_in::SignInRecord;
+use super::{ReconnectPolicy, ServerId};
 use crate::oauth::{AuthorizationUrl, Grant, Member, OAuthSettings, record};
 use crate::ports::{DamagedRow, ServerRow, ServerStore, Timestamp};
 use crate::protocol::jsonrpc::without_content;
+use crate::protocol::model::ServerCard;
 use crate::protocol::{Era, Revision};
 use crate::retry::RetryOptions;
 use crate::transport::TransportKind;
@@ -156,6 +160,22 @@ impl StoredServer {
         Ok(headers)
     }
 
+    /// Tells apart, within one object, how the server is reached and as whom: with other headers it
+    /// may offer something else. Headers do not count where they are encrypted: then nobody else can
+    /// have written them.
+    pub(super) fn peer_fingerprint(&self, with_headers: bool) -> String {
+        let mut hash = Sha256::new();
+        hash.update(self.url.as_bytes());
+        hash.update(self.transport().as_str().as_bytes());
+        if with_headers {
+            for (name, value) in &self.header_map().unwrap_or_default() {
+                hash.update(name.as_str().as_bytes());
+                hash.update(value.as_bytes());
+            }
+        }
+        URL_SAFE_NO_PAD.encode(hash.finalize())
+    }
+
     /// Whether permission for both is got in the same way.
     pub(super) fn same_sign_in(&self, other: &Self) -> bool {
         self.callback_url == other.callback_url
@@ -227,29 +247,38 @@ impl StoredServer {
     /// The agreement of the last connection, if it can be taken up again.
     ///
     /// A legacy session needs its id and revision; what the server said in its handshake is kept
-    /// beside it, so that a wake repeats neither the handshake nor the probe.
+    /// beside it, so that a wake repeats neither the handshake nor the probe. Where it is not, the
+    /// server is taken to have every list, and says so if it has not.
     pub(crate) fn agreement(&self) -> Option<Agreement> {
         let transport = self.options.transport.as_ref()?;
         let revision = Revision::parse(transport.protocol_version.as_deref()?)?;
         let (card, id) = match revision.era() {
-            Era::Legacy => (
-                self.options.initialize_result.clone()?,
-                Some(transport.session_id.clone()?),
-            ),
-            Era::Modern => (self.options.discover_result.clone()?, None),
+            Era::Legacy => {
+                let id = transport.session_id.clone()?;
+                let card = self.options.initialize_result.as_ref();
+                // The TypeScript package stores nothing of it.
+                let card = card.map_or_else(|| Ok(ServerCard::assumed()), ServerCard::deserialize);
+                (card.ok()?, Some(id))
+            }
+            Era::Modern => {
+                let card = self.options.discover_result.as_ref()?;
+                (ServerCard::deserialize(card).ok()?, None)
+            }
         };
         Some(Agreement {
             revision,
             wire: Wire::StreamableHttp,
             id,
-            card: serde_json::from_value(card).ok()?,
+            card,
             offers: self.offers(),
         })
     }
 
-    /// Stores an agreement, or forgets it. Says whether anything changed.
+    /// Stores an agreement, or forgets it; what the server said about itself stays known. Says
+    /// whether anything changed.
     pub(crate) fn set_agreement(&mut self, agreed: Option<&Agreement>) -> bool {
         let before = self.options.clone();
+        let spoken = agreed;
         let transport = self.options.transport.get_or_insert_default();
         // A session of HTTP+SSE lives as long as its stream, and a legacy server without a session
         // id keeps nothing that could be taken up again.
@@ -257,14 +286,61 @@ impl StoredServer {
             agreed.filter(|agreed| agreed.id.is_some() || agreed.revision.era() == Era::Modern);
         transport.session_id = agreed.and_then(|agreed| agreed.id.clone());
         transport.protocol_version = agreed.map(|agreed| agreed.revision.as_str().to_owned());
-        let card = |era| {
-            agreed
-                .filter(|agreed| agreed.revision.era() == era)
-                .and_then(|agreed| serde_json::to_value(&agreed.card).ok())
-        };
-        self.options.discover_result = card(Era::Modern).map(|card| with_versions(card, agreed));
-        self.options.initialize_result = card(Era::Legacy);
+        if let Some(spoken) = spoken {
+            let revision = spoken.revision.as_str();
+            let card = serde_json::to_value(&spoken.card).ok();
+            let (modern, legacy) = match spoken.revision.era() {
+                Era::Modern => (card, None),
+                Era::Legacy => (None, card),
+            };
+            // Both name the version, as the server's own results do.
+            self.options.discover_result =
+                modern.map(|card| with(card, "supportedVersions", vec![revision].into()));
+            self.options.initialize_result =
+                legacy.map(|card| with(card, "protocolVersion", revision.into()));
+        }
         before != self.options
+    }
+
+    /// Forgets everything that came of connecting: the server is another one.
+    pub(super) fn forget_peer(&mut self) {
+        self.forget_card();
+        self.options.verdict = None;
+    }
+
+    /// Forgets the session, and what the server said about itself within it.
+    pub(super) fn forget_card(&mut self) {
+        self.set_agreement(None);
+        self.options.discover_result = None;
+        self.options.initialize_result = None;
+    }
+
+    /// What the server said about itself when it was last connected.
+    pub(crate) fn card(&self) -> Option<ServerCard> {
+        let options = &self.options;
+        let card = options.discover_result.as_ref();
+        ServerCard::deserialize(card.or(options.initialize_result.as_ref())?).ok()
+    }
+
+    /// The revision that was spoken then.
+    pub(crate) fn revision(&self) -> Option<Revision> {
+        let options = &self.options;
+        let transport = options.transport.as_ref();
+        let version = transport.and_then(|transport| transport.protocol_version.as_deref());
+        let version = version.or_else(|| {
+            let modern = options.discover_result.as_ref();
+            let modern = modern.and_then(|card| card.get("supportedVersions")?.get(0));
+            let legacy = options.initialize_result.as_ref();
+            modern
+                .or_else(|| legacy?.get("protocolVersion"))
+                .and_then(Value::as_str)
+        });
+        Revision::parse(version?)
+    }
+
+    /// Whether and when the server is connected again after a wake, if the host chose that.
+    pub fn reconnect_policy(&self) -> Option<ReconnectPolicy> {
+        self.options.reconnect
     }
 
     /// Stores what was declared to the server. Says whether anything changed.
@@ -378,13 +454,9 @@ impl StoredServer {
     }
 }
 
-/// The stored discovery advertisement names the versions, as the server's own result does.
-fn with_versions(mut card: Value, agreed: Option<&Agreement>) -> Value {
-    if let (Some(map), Some(agreed)) = (card.as_object_mut(), agreed) {
-        map.insert(
-            "supportedVersions".into(),
-            Value::from(vec![agreed.revision.as_str()]),
-        );
+fn with(mut card: Value, name: &str, value: Value) -> Value {
+    if let Some(card) = card.as_object_mut() {
+        card.insert(name.into(), value);
     }
     card
 }
@@ -435,6 +507,12 @@ pub(super) struct ServerOptions {
     /// Ours: what is known about the server's era and transport.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
     pub(super) verdict: Option<StoredVerdict>,
+    /// Ours: under which id a sign-in was begun that is not over yet.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    pub(super) former_id: Option<FormerId>,
+    /// Ours: when it is connected again after a wake.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    pub(super) reconnect: Option<ReconnectPolicy>,
     /// Ours: how permission is got.
     #[serde(skip_serializing_if = "Option::is_none", with = "member")]
     pub(super) oauth: Option<StoredOAuth>,
@@ -525,6 +603,13 @@ impl From<StoredGrant> for Grant {
     }
 }
 
+/// The id that a server had before it was renamed.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct FormerId {
+    pub(super) id: String,
+    pub(super) until: Timestamp,
+}
+
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct StoredVerdict {
     era: String,
@@ -597,7 +682,6 @@ impl HeaderFields {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::protocol::model::ServerCard;
 
     pub(crate) fn row(options: Option<&str>) -> ServerRow {
         ServerRow {

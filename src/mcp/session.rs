@@ -11,7 +11,7 @@ use super::slots::Slot;
 use crate::protocol::model::ServerCard;
 use crate::protocol::request::{ClientInfo, PROTOCOL_VERSION, SESSION_ID};
 use crate::protocol::{Era, Revision};
-use crate::transport::{Transport, TransportError};
+use crate::transport::{Transport, TransportError, TransportKind};
 
 /// Which of the HTTP transports a session runs over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,16 @@ pub(crate) enum Wire {
     StreamableHttp,
     /// The HTTP+SSE transport of 2024-11-05. Its stream is the session.
     HttpSse,
+}
+
+impl Wire {
+    /// As it is shown.
+    pub(crate) fn kind(self) -> TransportKind {
+        match self {
+            Self::StreamableHttp => TransportKind::StreamableHttp,
+            Self::HttpSse => TransportKind::Sse,
+        }
+    }
 }
 
 /// An agreement with a server, without the way to it.

@@ -333,7 +333,7 @@ impl Connection {
             if record.so_far(operation, now) >= MAX_STEP_UPS {
                 let error = Error::from(OAuthError::TooManySignIns(MAX_STEP_UPS + 1));
                 // What was granted stays good for everything else.
-                return Err(if self.state().is_open() {
+                return Err(if self.is_open() {
                     error
                 } else {
                     self.not_let_in(error, attempt)

@@ -4,13 +4,16 @@ use std::rc::Rc;
 
 use serde_json::value::RawValue;
 
+use super::CatalogFreshness;
 use super::call::CallOptions;
 use super::catalog::ListKind;
 use super::client::How;
 use super::connection::Connection;
 use super::manager::{params, raw};
+use super::reconnect::KNOW_WAIT;
 use super::sign_in::Operation;
 use super::tools::{OutputCheck, ToolFacts};
+use super::within::within;
 use crate::protocol::request::Call;
 use crate::protocol::{CallToolResult, RpcError};
 use crate::{Error, Result};
@@ -40,10 +43,33 @@ impl Connection {
         }
         let (result, facts) = self.send_tool_call(call).await?;
         let result = CallToolResult::new(result);
-        if let Some(facts) = facts {
-            facts.check(name, &result)?;
+        if let Some(facts) = facts
+            && let Err(error) = facts.check(name, &result)
+        {
+            if !self.is_outdated() {
+                return Err(error);
+            }
+            // The tool has run; it may have changed while the object slept. What cannot be found out
+            // now is no reason to withhold its answer.
+            self.revalidate().await;
+            if !self.is_outdated() {
+                self.check_output(name, &result)?;
+            }
         }
         Ok(result)
+    }
+
+    /// Whether the lists are those from before the object slept.
+    pub(super) fn is_outdated(&self) -> bool {
+        self.lists.freshness() == CatalogFreshness::Stored
+    }
+
+    /// Waits a while for the lists to be loaded anew.
+    async fn revalidate(self: &Rc<Self>) {
+        if let Ok(discovery) = self.discover(self.common.options.discovery_timeout) {
+            let clock = &*self.common.ports.clock;
+            let _ = within(clock, KNOW_WAIT, "tools/list", discovery).await;
+        }
     }
 
     /// Sends the call. When the server finds that headers and body disagree, its list of tools says
@@ -76,7 +102,7 @@ impl Connection {
                 let client = self.open_client()?;
                 let limit = self.common.options.discovery_timeout;
                 let catalog = self.load(&client, limit, &[ListKind::Tools], false).await?;
-                if !self.take_over(catalog).is_empty() {
+                if !self.take_over(catalog, &[ListKind::Tools]).is_empty() {
                     (self.common.changed)();
                 }
                 send().await
@@ -93,8 +119,17 @@ impl Connection {
         tasks: bool,
     ) -> Result<(Box<RawValue>, Option<Rc<ToolFacts>>)> {
         let client = self.open_client()?;
-        let catalog = self.catalog();
-        let facts = catalog.index.facts(&catalog.tools, name)?;
+        let known = || {
+            let catalog = self.catalog();
+            catalog.index.facts(&catalog.tools, name)
+        };
+        let facts = match known() {
+            Err(_) if self.is_outdated() => {
+                self.revalidate().await;
+                known()
+            }
+            facts => facts,
+        }?;
         let mut how = How::from(options);
         how.tasks = tasks;
         // In the legacy era an annotation is only an unknown keyword.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
-use crate::protocol::bounded::{is_object, raw_member};
+use crate::protocol::bounded::{member_of, member_text};
 use crate::protocol::clip;
 use crate::protocol::mirror::Mirrors;
 use crate::protocol::model::TaskSupport;
@@ -57,33 +57,35 @@ fn fault(tool: &Tool, mirrors_arguments: bool) -> Option<String> {
         return Some("its name is empty".into());
     }
     // Without a schema anything is an argument; `null` is as good as none.
-    let schema = tool
-        .input_schema()
-        .filter(|schema| schema.get() != "null")?;
-    if !is_object(schema) {
+    let schema = member_text(tool.json(), "inputSchema").filter(|schema| *schema != "null")?;
+    if !schema.starts_with('{') {
         return Some("its inputSchema is not an object".into());
     }
     if !takes_objects(schema) {
         return Some("its inputSchema is not the schema of an object".into());
     }
     if mirrors_arguments {
-        return Mirrors::read(schema).err().map(|fault| fault.to_string());
+        let mirrors = Mirrors::read(tool.input_schema()?);
+        return mirrors.err().map(|fault| fault.to_string());
     }
     None
 }
 
 /// The root of an input schema has type `object` (all revisions, tools). A root that says nothing
 /// of types is taken for one, unless it offers alternatives, of which nobody knows what they are.
-fn takes_objects(schema: &RawValue) -> bool {
-    let Some(kind) = raw_member(schema, "type") else {
+fn takes_objects(schema: &str) -> bool {
+    let Some(kind) = member_of(schema, "type") else {
         return ["anyOf", "oneOf", "allOf"]
             .into_iter()
-            .all(|keyword| raw_member(schema, keyword).is_none());
+            .all(|keyword| member_of(schema, keyword).is_none());
     };
-    if kind.get().len() > MAX_TYPE {
+    if kind == "\"object\"" {
+        return true;
+    }
+    if kind.len() > MAX_TYPE {
         return false;
     }
-    match serde_json::from_str::<serde_json::Value>(kind.get()) {
+    match serde_json::from_str::<serde_json::Value>(kind) {
         Ok(serde_json::Value::String(kind)) => kind == "object",
         Ok(serde_json::Value::Array(kinds)) => kinds.iter().any(|kind| kind == "object"),
         _ => false,
@@ -133,6 +135,11 @@ impl ToolIndex {
             dropped,
             ..Self::default()
         }
+    }
+
+    /// The tools that cannot be used.
+    pub(crate) fn dropped(&self) -> &[DroppedTool] {
+        &self.dropped
     }
 
     /// What is known about a tool. `None` when the catalogue does not have it, which is no reason

@@ -700,6 +700,16 @@ impl Authorizer {
         self.provider().invalidate(what).await
     }
 
+    /// Waits for a renewal that is under way; afterwards nothing is written any more.
+    pub(crate) async fn settle(&self) {
+        let running = self.flight.borrow().clone();
+        if let Some(running) = running {
+            let _ = running.await;
+        }
+        let _entered = self.gate.enter_anyway().await;
+        self.gate.close();
+    }
+
     /// The server is removed, or another one by now: nothing of it is kept any more.
     pub(crate) async fn retire(&self) -> Result<(), OAuthError> {
         self.gate.close();

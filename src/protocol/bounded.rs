@@ -26,8 +26,13 @@ pub(crate) fn raw_member<'a>(object: &'a RawValue, name: &str) -> Option<&'a Raw
 
 /// The text of one member of a JSON object; the last one wins when a name is repeated.
 pub(crate) fn member_text<'a>(object: &'a RawValue, name: &str) -> Option<&'a str> {
+    member_of(object.get(), name)
+}
+
+/// As [`member_text`], of an object that is itself a part of a text known to be valid.
+pub(crate) fn member_of<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let mut found = None;
-    Cursor::new(object).object(|key, value| {
+    Cursor::over(object).object(|key, value| {
         let text = value.skip();
         if is_key(key, name) {
             found = Some(text);
@@ -97,7 +102,10 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(crate) fn new(json: &'a RawValue) -> Self {
-        let text = json.get();
+        Self::over(json.get())
+    }
+
+    fn over(text: &'a str) -> Self {
         Self {
             text,
             rest: text.as_bytes().iter(),

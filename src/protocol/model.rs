@@ -23,6 +23,33 @@ fn member<T: DeserializeOwned>(object: &RawValue, name: &str) -> Option<T> {
         .flatten()
 }
 
+/// The text of an item: its own, or a part of the text of a stored catalogue.
+#[derive(Clone)]
+enum Text {
+    Own(Rc<RawValue>),
+    Part { whole: Rc<str>, range: (u32, u32) },
+}
+
+impl Text {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Own(json) => json.get(),
+            Self::Part { whole, range } => {
+                let range = range.0 as usize..range.1 as usize;
+                whole.get(range).unwrap_or("null")
+            }
+        }
+    }
+
+    fn raw(&self) -> &RawValue {
+        match self {
+            Self::Own(json) => json,
+            // It was valid when it was stored.
+            Self::Part { .. } => serde_json::from_str(self.as_str()).unwrap_or(RawValue::NULL),
+        }
+    }
+}
+
 /// An item of a catalogue: the text, and the string that names it.
 macro_rules! item {
     ($(#[$doc:meta])* $name:ident, $key:literal, $(#[$key_doc:meta])* $accessor:ident) => {
@@ -30,7 +57,7 @@ macro_rules! item {
         #[derive(Clone)]
         pub struct $name {
             key: Rc<str>,
-            json: Rc<RawValue>,
+            json: Text,
         }
 
         impl $name {
@@ -38,7 +65,18 @@ macro_rules! item {
             /// names the item.
             pub fn from_json(json: Box<RawValue>) -> Option<Self> {
                 let key: String = member(&json, $key)?;
-                Some(Self { key: key.into(), json: json.into() })
+                Some(Self { key: key.into(), json: Text::Own(json.into()) })
+            }
+
+            /// An item of a catalogue that was stored. Nothing is read before it is asked for.
+            pub(crate) fn stored(key: Rc<str>, whole: &Rc<str>, range: (u32, u32)) -> Self {
+                let whole = whole.clone();
+                Self { key, json: Text::Part { whole, range } }
+            }
+
+            /// The text, as the server sent it.
+            pub(crate) fn text(&self) -> &str {
+                self.json.as_str()
             }
 
             $(#[$key_doc])*
@@ -64,18 +102,18 @@ macro_rules! item {
 
             /// Reads any member. `None` when it is absent, `null`, or of another type.
             pub fn get<T: DeserializeOwned>(&self, member_name: &str) -> Option<T> {
-                member(&self.json, member_name)
+                member(self.json(), member_name)
             }
 
             /// The item as the server sent it.
             pub fn json(&self) -> &RawValue {
-                &self.json
+                self.json.raw()
             }
         }
 
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                self.json.serialize(serializer)
+                self.json().serialize(serializer)
             }
         }
 
@@ -129,7 +167,7 @@ impl Tool {
     /// Whether the tool runs as a task.
     pub fn task_support(&self) -> TaskSupport {
         let execution: Option<serde_json::Value> =
-            small_member(&self.json, "execution", MAX_EXECUTION);
+            small_member(self.json(), "execution", MAX_EXECUTION);
         let support = execution
             .as_ref()
             .and_then(|execution| execution.get("taskSupport"));
@@ -142,12 +180,12 @@ impl Tool {
 
     /// The JSON Schema of the arguments, as the server sent it.
     pub fn input_schema(&self) -> Option<&RawValue> {
-        raw_member(&self.json, "inputSchema")
+        raw_member(self.json(), "inputSchema")
     }
 
     /// The JSON Schema of `structuredContent`, as the server sent it.
     pub fn output_schema(&self) -> Option<&RawValue> {
-        raw_member(&self.json, "outputSchema")
+        raw_member(self.json(), "outputSchema")
     }
 }
 
@@ -291,6 +329,9 @@ pub struct ServerCard {
     /// Name and version as the server states them. Untrusted, for display.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_info: Option<serde_json::Value>,
+    /// Whether the server has said nothing of this.
+    #[serde(skip)]
+    pub(crate) is_assumed: bool,
 }
 
 /// The longest capabilities and identity that are read, in bytes of JSON.
@@ -299,6 +340,17 @@ const MAX_CARD_MEMBER: usize = 64 << 10;
 const MAX_INSTRUCTIONS: usize = 64 << 10;
 
 impl ServerCard {
+    /// What is not known, and taken for all there can be.
+    pub(crate) fn assumed() -> Self {
+        let names = ["tools", "prompts", "resources"];
+        let capability = |name: &str| (name.to_owned(), serde_json::Map::new().into());
+        Self {
+            capabilities: names.map(capability).into(),
+            is_assumed: true,
+            ..Self::default()
+        }
+    }
+
     /// Reads the members of an `initialize` or `server/discover` result. What is of another type,
     /// or absurdly long, counts as absent.
     pub(crate) fn read(result: &RawValue) -> Self {
@@ -307,6 +359,7 @@ impl ServerCard {
             capabilities: small_member(result, "capabilities", MAX_CARD_MEMBER).unwrap_or_default(),
             instructions: instructions.map(|text| clip(&text, MAX_INSTRUCTIONS)),
             server_info: small_member(result, "serverInfo", MAX_CARD_MEMBER),
+            is_assumed: false,
         }
     }
 

@@ -1,9 +1,11 @@
 //! The ports over the Workers platform. The only place that talks to `fetch`, to timers and to SQL.
 
+mod catalogs;
 mod clock;
 mod crypto;
 mod fetch;
 mod jobs;
+mod log;
 mod storage;
 mod tasks;
 
@@ -17,6 +19,7 @@ use crate::ports::{Clock, Jobs, Ports, Spawn};
 
 pub use fetch::binding_http;
 pub(crate) use jobs::{ObjectAlarm, SqlJobStore, abort};
+pub use log::log_events;
 pub(crate) use storage::KeyValue;
 
 /// The ports of one Durable Object.
@@ -27,6 +30,7 @@ pub(crate) fn ports(storage: &Storage, jobs: Rc<dyn Jobs>) -> Ports {
         spawn: Rc::new(Tasks),
         servers: Rc::new(storage::SqlServerStore::new(storage)),
         tasks: Rc::new(tasks::SqlTaskStore::new(storage)),
+        catalogs: Rc::new(catalogs::SqlCatalogStore::new(storage)),
         jobs,
         keys: Rc::new(KeyValue::of(storage)),
         crypto: Rc::new(crypto::WebCrypto),

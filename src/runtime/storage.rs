@@ -33,6 +33,7 @@ const PUT: &str = "INSERT INTO cf_agents_mcp_servers
         callback_url = excluded.callback_url, client_id = excluded.client_id,
         auth_url = excluded.auth_url, server_options = excluded.server_options";
 const SET_OPTIONS: &str = "UPDATE cf_agents_mcp_servers SET server_options = ? WHERE id = ?";
+const RENAME: &str = "UPDATE cf_agents_mcp_servers SET id = ? WHERE id = ? RETURNING id";
 const DELETE: &str = "DELETE FROM cf_agents_mcp_servers WHERE id = ? RETURNING id";
 
 type Row = Vec<SqlStorageValue>;
@@ -120,6 +121,10 @@ impl ServerStore for SqlServerStore {
 
     fn delete(&self, id: &str) -> Result<bool, StoreError> {
         Ok(!self.run(DELETE, vec![text(id)])?.is_empty())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError> {
+        Ok(!self.run(RENAME, vec![text(to), text(from)])?.is_empty())
     }
 }
 

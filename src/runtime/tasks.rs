@@ -20,6 +20,8 @@ const PUT: &str = "INSERT OR REPLACE INTO workers_agents_tasks
     (server_id, task_id, tool, started_at, expires_at) VALUES (?, ?, ?, ?, ?)";
 const DELETE: &str = "DELETE FROM workers_agents_tasks WHERE server_id = ? AND task_id = ?";
 const DELETE_OF_SERVER: &str = "DELETE FROM workers_agents_tasks WHERE server_id = ?";
+const RENAME_SERVER: &str =
+    "UPDATE OR REPLACE workers_agents_tasks SET server_id = ? WHERE server_id = ?";
 
 pub(super) struct SqlTaskStore {
     sql: SqlStorage,
@@ -72,6 +74,10 @@ impl TaskStore for SqlTaskStore {
 
     fn delete_of_server(&self, server_id: &str) -> Result<(), StoreError> {
         self.run(DELETE_OF_SERVER, vec![text(server_id)])
+    }
+
+    fn rename_server(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.run(RENAME_SERVER, vec![text(to), text(from)])
     }
 }
 

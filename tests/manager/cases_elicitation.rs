@@ -702,7 +702,7 @@ fn a_page_that_must_be_visited_first_is_waited_for() {
     let (mut world, mcp, server, questions) = asking();
     let completed = Rc::new(Cell::new(0));
     let count = completed.clone();
-    mcp.on_event(move |event| {
+    mcp.on_observability_event(move |event| {
         if matches!(event, McpEvent::ElicitationCompleted { .. }) {
             count.set(count.get() + 1);
         }
@@ -786,7 +786,8 @@ fn pages_of_long_ago_do_not_keep_new_ones_from_being_completed() {
     let (mut world, mcp, server, questions) = asking();
     let completed = Rc::new(Cell::new(0));
     let count = completed.clone();
-    mcp.on_event(move |_| count.set(count.get() + 1)).detach();
+    mcp.on_observability_event(move |_| count.set(count.get() + 1))
+        .detach();
     for number in 0..100 {
         let id = format!("e{number}");
         let (call, talk) = call(&mut world, &mcp, &server);

@@ -364,6 +364,8 @@ fn tl_25_a_call_right_after_a_wake_waits_for_the_list_it_is_checked_against() {
         }
     });
     output.replace(json!({"content": [], "structuredContent": {"b": 1}}));
+    // Too large to be stored, say.
+    world.catalogs.rows.borrow_mut().clear();
     let mcp = world.wake();
     let calling = mcp.clone();
     let call = world.start(async move { calling.call_tool("pier", "count", json!({})).await });
@@ -383,11 +385,42 @@ fn a_list_that_hangs_after_a_wake_does_not_hold_a_call_for_long() {
     let (mut world, _) = server.world();
     server.on("tools/list", |_| Reply::Silence);
     output.replace(json!({"content": []}));
+    for is_stored in [true, false] {
+        if !is_stored {
+            world.catalogs.rows.borrow_mut().clear();
+        }
+        let mcp = world.wake();
+        let calling = mcp.clone();
+        let call = world.start(async move { calling.call_tool("pier", "count", json!({})).await });
+        world.advance(Duration::from_secs(5));
+        call.outcome().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn a_tool_that_changed_while_the_object_slept_is_judged_by_what_it_is_now() {
+    let (server, output) = strict();
+    let (mut world, _) = server.world();
+    server.on("tools/list", |seen| {
+        let list = json!({"tools": [{"name": "count", "inputSchema": {"type": "object"}}]});
+        result(seen, list)
+    });
+    output.replace(json!({"content": []}));
     let mcp = world.wake();
-    let calling = mcp.clone();
-    let call = world.start(async move { calling.call_tool("pier", "count", json!({})).await });
-    world.advance(Duration::from_secs(5));
-    call.outcome().unwrap().unwrap();
+    world
+        .run(mcp.call_tool("pier", "count", json!({})))
+        .unwrap();
+
+    // And the other way round: what was right before is not any more.
+    let (server, output) = strict();
+    let (mut world, _) = server.world();
+    output.replace(json!({"content": [], "structuredContent": {"wrong": 1}}));
+    let mcp = world.wake();
+    let outcome = world.run(mcp.call_tool("pier", "count", json!({})));
+    assert!(
+        matches!(outcome, Err(Error::InvalidOutput { .. })),
+        "{outcome:?}"
+    );
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn tr_04_trouble_is_told_as_it_is_and_never_becomes_an_error_of_sse() {
             world.advance(5 * SECOND);
         }
         assert_eq!(world.network.methods(), ["server/discover"; 3]);
-        assert_eq!(state(&mcp), S::Failed);
+        assert_eq!(state(&mcp), S::Reconnecting);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use http::HeaderMap;
 use serde_json::{Value, json};
 use workers_agents::url_guard::{BlockReason, UrlPolicy};
 use workers_agents::{
@@ -9,6 +10,7 @@ use workers_agents::{
     RegisterServer, TransportKind,
 };
 
+use crate::support::auth_world::AuthWorld;
 use crate::support::case_server::CaseServer;
 use crate::support::mcp_server::{result, rpc_error};
 use crate::support::talker::Talker;
@@ -237,6 +239,151 @@ fn redirects_are_judged_by_the_configured_policy() {
     world.run(mcp.wait_for_connections(None));
     let error = mcp.connection("pier").unwrap().error.unwrap().describe();
     assert!(error.contains("redirect to a blocked address"), "{error}");
+}
+
+// ---- Redirects that repeat the request
+
+const SLASH: &str = "https://pier.example/mcp/";
+const DEEP: &str = "https://pier.example/mcp/docs/1";
+
+/// What arrived at a place, oldest first: method, headers and body.
+fn arrived(world: &World, url: &str) -> Vec<(String, HeaderMap, String)> {
+    let seen = world.network.seen.borrow();
+    let here = seen.iter().filter(|seen| seen.url == url);
+    here.map(|seen| (seen.method.clone(), seen.headers.clone(), seen.text.clone()))
+        .collect()
+}
+
+#[test]
+fn ss_10_a_redirect_within_the_origin_repeats_method_headers_and_body() {
+    for (status, location) in [
+        (307, "/mcp/"),
+        (308, SLASH),
+        (307, "mcp/"),
+        (308, "//pier.example:443/mcp/"),
+    ] {
+        let server = CaseServer::with_sessions();
+        let mut world = World::new();
+        world.network.serve(URL, move |_| moved(status, location));
+        let (at_slash, at_docs) = (server.clone(), server);
+        world.network.serve(SLASH, move |seen| {
+            if seen.header("authorization") != Some("Bearer b-1") {
+                return Reply::status(401);
+            }
+            match seen.rpc().as_str() {
+                "tools/call" => moved(308, "/mcp/docs/1"),
+                _ => at_slash.answer(seen),
+            }
+        });
+        world.network.serve(DEEP, move |seen| at_docs.answer(seen));
+        let mcp = world.manager();
+        let registered = RegisterServer::new("pier", URL)
+            .header("Authorization", "Bearer b-1")
+            .header("X-Tenant", "a b");
+        world.run(mcp.register_server("pier", registered)).unwrap();
+        world
+            .run(async {
+                mcp.connect_to_server("pier").await?;
+                mcp.discover_if_connected("pier", None).await
+            })
+            .unwrap();
+        assert_eq!(state(&mcp), S::Ready, "{status} {location}");
+        let arguments = json!({"z": "\u{e9}", "a": [1, {"b": null}]});
+        let result = world.run(mcp.call_tool("pier", "echo", &arguments));
+        assert_eq!(result.unwrap().text(), arguments.to_string());
+        world.settle();
+
+        let (first, second, third) = (
+            arrived(&world, URL),
+            arrived(&world, SLASH),
+            arrived(&world, DEEP),
+        );
+        assert_eq!(first, second, "{status} {location}");
+        assert!(first.len() >= 4, "{}", first.len());
+        let calls: Vec<_> = second
+            .into_iter()
+            .filter(|(_, _, body)| body.contains("tools/call"))
+            .collect();
+        assert_eq!((calls.len(), &calls), (1, &third));
+        let (method, headers, _) = &third[0];
+        assert_eq!(method, "POST");
+        for (name, value) in [
+            ("authorization", "Bearer b-1"),
+            ("x-tenant", "a b"),
+            ("mcp-session-id", "s1"),
+            ("mcp-protocol-version", "2025-11-25"),
+            ("content-type", "application/json"),
+        ] {
+            assert_eq!(headers[name], value, "{name}");
+        }
+    }
+}
+
+#[test]
+fn ss_10_the_token_of_a_sign_in_goes_along_on_every_hop() {
+    let mut world = AuthWorld::ready();
+    for (from, to) in [(URL, SLASH), (SLASH, DEEP)] {
+        world.network.serve(from, move |_| moved(307, to));
+    }
+    world.pier.serve(&world.network, DEEP);
+    world.network.forget();
+    world.call("echo").unwrap();
+    let hops = [URL, SLASH, DEEP].map(|url| arrived(&world, url));
+    assert_eq!(hops[0].len(), 1);
+    assert!(
+        hops[0][0].1["authorization"]
+            .to_str()
+            .unwrap()
+            .starts_with("Bearer ")
+    );
+    assert!(hops.iter().all(|hop| *hop == hops[0]), "{hops:?}");
+}
+
+#[test]
+fn ss_10_a_loop_of_redirects_ends_after_a_few_hops_with_an_error() {
+    for status in [307, 308] {
+        // Of two places at registration.
+        let mut world = World::new();
+        world.network.serve(URL, move |_| moved(status, SLASH));
+        world.network.serve(SLASH, move |_| moved(status, URL));
+        let mcp = world.manager();
+        let error = add(&mut world, &mcp).unwrap_err();
+        let text = error.describe();
+        assert!(text.contains("redirects in a row"), "{text}");
+        assert!(!error.is_transient(), "it would end nowhere else");
+        assert_eq!(state(&mcp), S::Failed);
+        let hops = world.network.seen.borrow().len();
+        assert!((2..=11).contains(&hops), "{hops}");
+
+        // Of ever new places, in a call. The connection is as good as before.
+        let server = CaseServer::with_sessions();
+        let mut world = server.world();
+        let mcp = world.manager();
+        add(&mut world, &mcp).unwrap();
+        for number in 0..20 {
+            let place = |number| format!("https://pier.example/{number}");
+            let next = place(number + 1);
+            world
+                .network
+                .serve(&place(number), move |_| moved(status, &next));
+        }
+        let regular = server.clone();
+        world
+            .network
+            .serve(URL, move |seen| match seen.rpc().as_str() {
+                "tools/call" => moved(status, "/0"),
+                _ => regular.answer(seen),
+            });
+        world.network.forget();
+        let error = world.run(mcp.call_tool("pier", "echo", json!({})));
+        let text = error.unwrap_err().describe();
+        assert!(text.contains("redirects in a row"), "{text}");
+        let hops = world.network.seen.borrow().len();
+        assert!((2..=11).contains(&hops), "{hops}");
+        assert_eq!(state(&mcp), S::Ready);
+        world.network.serve(URL, move |seen| server.answer(seen));
+        world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+    }
 }
 
 // ---- Pages for the user

@@ -609,3 +609,81 @@ fn records_that_cannot_be_read_are_as_good_as_lost() {
         assert!(world.call("echo").is_ok());
     }
 }
+
+#[test]
+fn a_sign_in_goes_with_a_renamed_server_and_one_that_is_under_way_can_be_completed() {
+    for keys in [None, Some(ring(ONE))] {
+        rename_signed_in(secretive(keys.clone()));
+        rename_away(secretive(keys));
+    }
+}
+
+/// The tokens are those of the new id.
+fn rename_signed_in(mut this: AuthWorld) {
+    this.register_as("pier", |server| server.header("x-key", "s3cret-header"));
+    this.sign_in();
+    let mcp = this.mcp.clone();
+    this.world.run(mcp.rename_server("pier", "jetty")).unwrap();
+    this.world.settle();
+    let token = this.pier.last_token();
+    this.world
+        .run(mcp.call_tool("jetty", "plain", json!({})))
+        .unwrap();
+    assert_eq!(this.pier.last_token(), token);
+    let keys: Vec<String> = this.keys.values.borrow().keys().cloned().collect();
+    assert!(!keys.is_empty());
+    assert!(keys.iter().all(|key| key.contains("/jetty/")), "{keys:?}");
+    this.evict();
+    let mcp = this.mcp.clone();
+    this.world
+        .run(mcp.call_tool("jetty", "plain", json!({})))
+        .unwrap();
+    let seen = this.network.seen.borrow();
+    assert_eq!(seen.last().unwrap().header("x-key"), Some("s3cret-header"));
+}
+
+/// Away to sign in: the state names the old id.
+fn rename_away(mut this: AuthWorld) {
+    this.register();
+    let url = this.connect();
+    let mcp = this.mcp.clone();
+    this.world.run(mcp.rename_server("pier", "jetty")).unwrap();
+    let offered = this.world.run(mcp.auth_url("jetty")).unwrap();
+    assert_eq!(offered.unwrap().as_str(), url.as_str());
+    this.evict();
+    let back = this.server.consent(&url);
+    let mcp = this.mcp.clone();
+    assert!(mcp.is_callback_request(&back));
+    this.come_back_well(&back);
+    let state = mcp.connection("jetty").unwrap().state;
+    assert_eq!(state, State::Ready);
+    // Used up, under either name.
+    this.come_back_well(&back);
+    assert!(mcp.server("pier").unwrap().is_none());
+}
+
+#[test]
+fn what_one_user_was_offered_is_not_shown_to_the_next() {
+    for how in ["signed out", "another client"] {
+        let mut this = AuthWorld::ready();
+        assert_eq!(this.catalogs.rows.borrow().len(), 1);
+        let mcp = this.mcp.clone();
+        if how == "signed out" {
+            this.world.run(mcp.sign_out("pier")).unwrap();
+        } else {
+            let client = workers_agents::ClientInformation::public("other");
+            this.register_as("pier", |server| server.client(client));
+        }
+        assert_eq!(this.catalogs.rows.borrow().len(), 0, "{how}");
+        let row = this.row().server_options.unwrap();
+        let said = ["discoverResult", "initializeResult"];
+        assert!(how != "signed out" || !said.iter().any(|part| row.contains(part)));
+        this.evict();
+        assert!(
+            this.mcp
+                .list_tools(&workers_agents::ServerFilter::all())
+                .is_empty(),
+            "{how}"
+        );
+    }
+}

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::{Value, json};
 use workers_agents::{ConnectionState as S, Error, RegisterServer, ServerFilter};
 
-use crate::support::{URL, World, add, register, state, world_with_legacy};
+use crate::support::{Reply, URL, World, add, register, state, world_with_legacy};
 
 #[test]
 fn registering_stores_and_sends_nothing() {
@@ -166,25 +166,41 @@ fn what_does_not_exist_is_said_to_be_unknown() {
 }
 
 #[test]
-fn listeners_hear_every_change_and_may_ask_back() {
+fn listeners_hear_once_of_what_changes_at_a_stroke_and_may_ask_back() {
     let (mut world, _) = world_with_legacy();
     let mcp = world.manager();
     let states = Rc::new(std::cell::RefCell::new(Vec::new()));
     let (heard, asked) = (states.clone(), mcp.clone());
     let subscription = mcp.on_server_state_changed(move || heard.borrow_mut().push(state(&asked)));
-    add(&mut world, &mcp).unwrap();
-    drop(subscription);
+    register(&mut world, &mcp, "pier", URL);
+    world.settle();
+    assert_eq!(states.take(), [S::Connecting]);
+    // A server that lets us wait shows what it is waited for.
+    let (open, gate) = futures::channel::oneshot::channel();
+    let (peer, gate) = (world.network.peer(URL), std::cell::Cell::new(Some(gate)));
+    world.network.serve(URL, move |seen| match gate.take() {
+        Some(gate) => Reply::Later(gate, Box::new(peer(seen))),
+        None => peer(seen),
+    });
+    let connecting = mcp.clone();
+    let added = world.start(async move {
+        connecting.connect_to_server("pier").await?;
+        connecting.discover_if_connected("pier", None).await
+    });
+    world.settle();
+    assert_eq!(states.take(), [S::Connecting]);
+    open.send(()).unwrap();
+    world.settle();
+    added.outcome().unwrap().unwrap();
+    // Nothing else was waited for.
+    assert_eq!(states.take(), [S::Ready]);
     world.run(mcp.remove_server("pier")).unwrap();
-    assert_eq!(
-        *states.borrow(),
-        [
-            S::Connecting,
-            S::Connecting,
-            S::Connected,
-            S::Discovering,
-            S::Ready
-        ]
-    );
+    world.settle();
+    assert_eq!(states.take(), [S::NotConnected]);
+    drop(subscription);
+    register(&mut world, &mcp, "pier", URL);
+    world.settle();
+    assert_eq!(states.take(), [] as [S; 0]);
 }
 
 #[test]

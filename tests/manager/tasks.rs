@@ -409,7 +409,7 @@ fn notices_about_tasks_are_told() {
         let (mut world, mcp) = worker.talker.world();
         let told = Rc::new(Cell::new(0));
         let count = told.clone();
-        mcp.on_event(move |event| {
+        mcp.on_observability_event(move |event| {
             if matches!(event, McpEvent::TaskChanged { task_id, .. } if task_id == "t-1") {
                 count.set(count.get() + 1);
             }

@@ -33,7 +33,7 @@ fn watch(mcp: &McpClientManager) -> (Rc<Cell<u32>>, Rc<RefCell<Vec<ListKind>>>) 
     let (count, list) = (told.clone(), kinds.clone());
     mcp.on_server_state_changed(move || count.set(count.get() + 1))
         .detach();
-    mcp.on_event(move |event| {
+    mcp.on_observability_event(move |event| {
         if let McpEvent::ListChanged { kind, .. } = event {
             list.borrow_mut().push(*kind);
         }
@@ -503,7 +503,7 @@ fn a_server_that_knows_no_subscriptions_is_used_without() {
 fn updates(mcp: &McpClientManager) -> Rc<RefCell<Vec<String>>> {
     let updates: Rc<RefCell<Vec<String>>> = Rc::default();
     let list = updates.clone();
-    mcp.on_event(move |event| {
+    mcp.on_observability_event(move |event| {
         if let McpEvent::ResourceUpdated { uri, .. } = event {
             list.borrow_mut().push(uri.clone());
         }
@@ -630,7 +630,7 @@ fn a_resource_that_is_subscribed_to_is_part_of_the_filter_in_the_modern_era() {
 fn logs(mcp: &McpClientManager) -> Rc<RefCell<Vec<String>>> {
     let logs: Rc<RefCell<Vec<String>>> = Rc::default();
     let list = logs.clone();
-    mcp.on_event(move |event| {
+    mcp.on_observability_event(move |event| {
         if let McpEvent::Log {
             level,
             logger,

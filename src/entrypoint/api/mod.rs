@@ -3,6 +3,7 @@
 mod more;
 mod sign_in;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -20,8 +21,9 @@ use super::events::RecentEvents;
 use super::problem::Problem;
 use crate::Error;
 use crate::mcp::{
-    AuthorizationInfo, CallOptions, Connected, ConnectionState, LastError, ListProblem, LogLevel,
-    McpClientManager, OpenQuestions, RegisterServer, ServerFilter, ServerId, Started, StoredServer,
+    AuthorizationInfo, CallOptions, CatalogFreshness, Connected, ConnectionState, LastError,
+    ListProblem, LogLevel, McpClientManager, OpenQuestions, ReconnectPolicy, RegisterServer,
+    ServerFilter, ServerId, ServerItem, Started, StoredServer,
 };
 use crate::oauth::AuthorizationUrl;
 use crate::protocol::Revision;
@@ -30,7 +32,7 @@ use crate::transport::TransportKind;
 
 /// The largest request body.
 const MAX_BODY: usize = 1 << 20;
-/// How long a list waits for servers that are coming back, unless `wait` says otherwise.
+/// How long a list waits for servers whose lists are not known yet, unless `wait` says otherwise.
 const DEFAULT_WAIT: Duration = Duration::from_secs(10);
 /// The longest wait that may be asked for.
 const MAX_WAIT: Duration = Duration::from_mins(1);
@@ -71,6 +73,7 @@ enum Route {
     Reconnect(String),
     Close(String),
     SignOut(String),
+    Rename(String),
     Tools,
     Prompts,
     Resources,
@@ -110,6 +113,7 @@ fn route(request: &Request) -> Result<Route, Problem> {
         (Method::Post, ["servers", server, "sign-out"]) => {
             Route::SignOut(id(server).map_err(bad_id)?)
         }
+        (Method::Post, ["servers", server, "rename"]) => Route::Rename(id(server).map_err(bad_id)?),
         (Method::Get, ["tools"]) => Route::Tools,
         (Method::Get, ["prompts"]) => Route::Prompts,
         (Method::Get, ["resources"]) => Route::Resources,
@@ -132,7 +136,7 @@ fn misdirected(rest: &[&str]) -> Problem {
         ["servers", _] => "GET, HEAD, DELETE",
         ["callback"] => "GET",
         ["tools" | "prompts" | "resources" | "resource-templates"] => "GET, HEAD",
-        ["servers", _, "reconnect" | "close" | "sign-out"]
+        ["servers", _, "reconnect" | "close" | "rename" | "sign-out"]
         | ["tools", "call"]
         | ["prompts", "get"]
         | ["resources", "read"] => "POST",
@@ -177,6 +181,7 @@ impl Route {
                     }
                 }
             }
+            Self::Rename(from) => rename(mcp, &from, read(request).await?).await,
             Self::SignOut(id) => {
                 mcp.sign_out(&id).await?;
                 let server = entry(mcp, &stored(mcp, &id)?).await;
@@ -195,21 +200,31 @@ impl Route {
             }
             Self::Tools => {
                 let filter = selection(mcp, &request).await?;
-                send(200, &json_list("tools", &mcp.list_tools(&filter))?)
+                send(200, &server_list(mcp, "tools", &mcp.list_tools(&filter))?)
             }
             Self::Prompts => {
                 let filter = selection(mcp, &request).await?;
-                send(200, &json_list("prompts", &mcp.list_prompts(&filter))?)
+                send(
+                    200,
+                    &server_list(mcp, "prompts", &mcp.list_prompts(&filter))?,
+                )
             }
             Self::Resources => {
                 let filter = selection(mcp, &request).await?;
-                send(200, &json_list("resources", &mcp.list_resources(&filter))?)
+                send(
+                    200,
+                    &server_list(mcp, "resources", &mcp.list_resources(&filter))?,
+                )
             }
             Self::ResourceTemplates => {
                 let filter = selection(mcp, &request).await?;
                 send(
                     200,
-                    &json_list("resourceTemplates", &mcp.list_resource_templates(&filter))?,
+                    &server_list(
+                        mcp,
+                        "resourceTemplates",
+                        &mcp.list_resource_templates(&filter),
+                    )?,
                 )
             }
             Self::CallTool => {
@@ -244,6 +259,7 @@ struct AddServer {
     id: Option<String>,
     transport: Option<AddTransport>,
     retry: Option<RetryOptions>,
+    reconnect: Option<ReconnectPolicy>,
     oauth: Option<AddOAuth>,
 }
 
@@ -254,6 +270,12 @@ struct AddTransport {
     kind: TransportKind,
     #[serde(default)]
     headers: std::collections::BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rename {
+    id: String,
 }
 
 #[derive(Deserialize)]
@@ -306,6 +328,9 @@ struct Entry {
     server_info: Option<Value>,
     problems: Vec<String>,
     counts: crate::mcp::CatalogCounts,
+    /// Where the lists are known from, and since when.
+    freshness: CatalogFreshness,
+    listed_at: Option<u64>,
     /// Where to send the user, while the server waits for a sign-in.
     auth_url: Option<String>,
     auth: Option<AuthorizationInfo>,
@@ -398,8 +423,11 @@ async fn add_server(
         && known
             .as_ref()
             .is_some_and(|known| known.callback_url() != Some(callback_url.as_str()));
-    let says_more =
-        body.transport.is_some() || body.retry.is_some() || body.oauth.is_some() || moved;
+    let says_more = body.transport.is_some()
+        || body.retry.is_some()
+        || body.reconnect.is_some()
+        || body.oauth.is_some()
+        || moved;
     // What is said of a server that is there replaces what was said before; saying nothing does not.
     if says_more || known.is_none() {
         let AddServer {
@@ -407,6 +435,7 @@ async fn add_server(
             url,
             transport,
             retry,
+            reconnect,
             oauth,
             ..
         } = body;
@@ -422,6 +451,9 @@ async fn add_server(
         }
         if let Some(retry) = retry {
             server = server.retry(retry);
+        }
+        if let Some(policy) = reconnect {
+            server = server.reconnect(policy);
         }
         if moved || known.is_none_or(|known| known.callback_url().is_none()) {
             server = server.callback_url(callback_url);
@@ -450,6 +482,14 @@ async fn add_server(
         Connected::Connected => ready(mcp, id, 201).await,
         Connected::Authenticating { auth_url } => parked(mcp, id, &auth_url, 201).await,
     }
+}
+
+async fn rename(mcp: &McpClientManager, from: &str, Rename { id }: Rename) -> Answer {
+    let id = ServerId::normalize(&id);
+    let id = mcp.rename_server(from, id.as_str()).await?;
+    let server = entry(mcp, &stored(mcp, id.as_str())?).await;
+    let state = server.state;
+    send(200, &json!({"id": id, "state": state, "server": server}))
 }
 
 /// Adding the same server again means the one that is there; an id that is taken means an error.
@@ -573,6 +613,8 @@ async fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
             .as_ref()
             .map(|live| live.problems.iter().map(explain).collect())
             .unwrap_or_default(),
+        freshness: live.as_ref().map(|live| live.freshness).unwrap_or_default(),
+        listed_at: live.as_ref().and_then(|live| live.loaded_at),
         counts: live.map(|live| live.counts).unwrap_or_default(),
         auth_url: auth_url.map(|url| url.as_str().to_owned()),
         auth,
@@ -582,7 +624,7 @@ async fn entry(mcp: &McpClientManager, stored: &StoredServer) -> Entry {
 /// Reads `server`, `name`, `state` and `wait` of a list request, and waits.
 async fn selection(mcp: &McpClientManager, request: &Request) -> Result<ServerFilter, Problem> {
     let mut filter = ServerFilter::all();
-    let mut wait = DEFAULT_WAIT;
+    let mut wait = None;
     for (key, value) in request.url()?.query_pairs() {
         let bad = |what: &str| Problem::new(400, "invalid-query", format!("{what}: {value:?}"));
         filter = match &*key {
@@ -592,11 +634,9 @@ async fn selection(mcp: &McpClientManager, request: &Request) -> Result<ServerFi
                 filter.state(ConnectionState::parse(&value).ok_or_else(|| bad("no such state"))?)
             }
             "wait" => {
-                wait = Duration::from_millis(
-                    value
-                        .parse()
-                        .map_err(|_| bad("wait is not a number of milliseconds"))?,
-                );
+                let ms = value.parse();
+                let ms = ms.map_err(|_| bad("wait is not a number of milliseconds"))?;
+                wait = Some(Duration::from_millis(ms));
                 filter
             }
             _ => {
@@ -608,7 +648,11 @@ async fn selection(mcp: &McpClientManager, request: &Request) -> Result<ServerFi
             }
         };
     }
-    mcp.wait_for_connections(Some(wait.min(MAX_WAIT))).await;
+    match wait {
+        Some(wait) => mcp.wait_for_connections(Some(wait.min(MAX_WAIT))).await,
+        // What is stored answers at once.
+        None => mcp.wait_for_lists(DEFAULT_WAIT).await,
+    }
     Ok(filter)
 }
 
@@ -651,6 +695,29 @@ async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
         let status = if error.is_data() { 422 } else { 400 };
         Problem::new(status, "invalid-body", error.to_string())
     })
+}
+
+/// A list, and the servers whose part of it is from before the object slept.
+fn server_list<T: Serialize>(
+    mcp: &McpClientManager,
+    name: &str,
+    items: &[ServerItem<T>],
+) -> Result<Box<RawValue>, Problem> {
+    let broken = |error: serde_json::Error| Error::Runtime(error.to_string());
+    let ids: BTreeSet<&ServerId> = items.iter().map(|item| &item.server_id).collect();
+    let mut stale = mcp.stale_servers();
+    stale.retain(|id| ids.contains(id));
+    let stale = if stale.is_empty() {
+        String::new()
+    } else {
+        format!(
+            ",\"stale\":{}",
+            serde_json::to_string(&stale).map_err(broken)?
+        )
+    };
+    let items = serde_json::to_string(items).map_err(broken)?;
+    let list = RawValue::from_string(format!("{{\"{name}\":{items}{stale}}}"));
+    Ok(list.map_err(broken)?)
 }
 
 fn json_list<T: Serialize>(name: &str, items: &[T]) -> Result<Box<RawValue>, Problem> {

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -13,8 +14,8 @@ use worker::{
     Context, Date, Env, Request, Response, Result, SqlStorageValue, State, durable_object, event,
 };
 use workers_agents::{
-    ConnectionState, Hooks, Lifecycle, LifecycleObject, McpClientManager, RegisterServer,
-    ServerFilter, TransportKind,
+    ConnectionState, Hooks, Lifecycle, LifecycleObject, McpClientManager, McpClientOptions,
+    ReconnectPolicy, RegisterServer, Revision, ServerFilter, TransportKind,
 };
 
 #[event(fetch)]
@@ -58,7 +59,9 @@ impl worker::DurableObject for Bench {
 
 impl LifecycleObject for Bench {
     fn new(lifecycle: Lifecycle) -> Self {
-        let mcp = McpClientManager::new(&lifecycle, "bench", "1.0.0");
+        // What is stored answers; a server is asked when it is used.
+        let options = McpClientOptions::default().reconnect(ReconnectPolicy::Lazy);
+        let mcp = McpClientManager::with_options(&lifecycle, "bench", "1.0.0", options);
         Self {
             lifecycle,
             mcp,
@@ -102,31 +105,32 @@ impl Hooks for Bench {
         if let "call" | "callOne" = verb {
             let call: Calls = serde_json::from_str(&body)?;
             if verb == "call" {
-                return self.call(&call).await;
+                return self.call(&call).boxed_local().await;
             }
             let result = mcp.call_tool(&call.server_id, &call.name, &call.arguments);
-            return answer(&result.await?);
+            return answer(&result.boxed_local().await?);
         }
         let body: Value = serde_json::from_str(&body)?;
         let iterations = body["iterations"].as_u64().unwrap_or_default();
         let mut count = 0;
         match verb {
             "ping" => {}
-            "register" => count = self.register(&body).await?.len(),
+            "register" => count = self.register(&body).boxed_local().await?.len(),
             "connect" => {
                 let ids = match body["ids"].as_array() {
                     Some(ids) => ids.iter().map(text).collect(),
                     None => self.ids()?,
                 };
-                return self.connect(&ids).await;
+                return self.connect(&ids).boxed_local().await;
             }
             "add" => {
-                let ids = self.register(&body).await?;
-                return self.connect(&ids).await;
+                let ids = self.register(&body).boxed_local().await?;
+                return self.connect(&ids).boxed_local().await;
             }
             "wait" => {
                 let timeout = body["timeout"].as_u64();
                 mcp.wait_for_connections(timeout.map(Duration::from_millis))
+                    .boxed_local()
                     .await;
                 return self.summary(&[]);
             }
@@ -145,9 +149,9 @@ impl Hooks for Bench {
                 }
             }
             "servers" => return self.servers(),
-            "close" => mcp.close_all_connections().await?,
+            "close" => mcp.close_all_connections().boxed_local().await?,
             "evict" => abort_soon(&self.context.borrow()),
-            "storage" => return self.storage().await,
+            "storage" => return self.storage().boxed_local().await,
             _ => return Response::error("no such verb", 404),
         }
         answer(&json!({"count": count}))
@@ -190,8 +194,16 @@ impl Bench {
         let mut ids = Vec::new();
         for server in body["servers"].as_array().into_iter().flatten() {
             let id = text(&server["id"]);
-            let server = RegisterServer::new(text(&server["name"]), text(&server["url"]))
-                .transport(TransportKind::StreamableHttp);
+            let url = text(&server["url"]);
+            // As the floor does, which knows the era of each server from its URL.
+            let revision = if url.contains("proto=2026") {
+                Revision::V2026_07_28
+            } else {
+                Revision::V2025_11_25
+            };
+            let server = RegisterServer::new(text(&server["name"]), url)
+                .transport(TransportKind::StreamableHttp)
+                .protocol_versions([revision]);
             self.mcp.register_server(id.as_str(), server).await?;
             ids.push(id);
         }
@@ -212,15 +224,16 @@ impl Bench {
     }
 
     fn summary(&self, errors: &[String]) -> Result<Response> {
-        let (mut ready, mut failed, mut other, mut tools) = (0, 0, 0, 0);
-        for connection in self.ids()?.iter().filter_map(|id| self.mcp.connection(id)) {
-            match connection.state {
+        let (mut ready, mut failed, mut other) = (0, 0, 0);
+        for (_, state) in self.mcp.states() {
+            match state {
                 ConnectionState::Ready => ready += 1,
                 ConnectionState::Failed => failed += 1,
                 _ => other += 1,
             }
-            tools += connection.counts.tools;
         }
+        // Counted one by one: after a wake this reads them from storage.
+        let tools = self.mcp.list_tools(&ServerFilter::all()).len();
         let errors = errors.get(..3).unwrap_or(errors);
         answer(&json!({
             "ready": ready, "failed": failed, "other": other, "tools": tools, "errors": errors,

@@ -229,6 +229,15 @@ pub struct ManualClock {
     sleepers: RefCell<Vec<(Duration, oneshot::Sender<()>)>>,
 }
 
+impl ManualClock {
+    /// How many timers somebody waits for.
+    pub fn timers(&self) -> usize {
+        let mut sleepers = self.sleepers.borrow_mut();
+        sleepers.retain(|(_, sender)| !sender.is_canceled());
+        sleepers.len()
+    }
+}
+
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         u64::try_from(self.now.get().as_millis()).unwrap()
@@ -303,6 +312,15 @@ impl ServerStore for MemoryTable {
         self.rows.borrow_mut().retain(|row| row.id != id);
         Ok(self.rows.borrow().len() < before)
     }
+
+    fn rename(&self, from: &str, to: &str) -> Result<bool, StoreError> {
+        let mut rows = self.rows.borrow_mut();
+        if rows.iter().any(|row| row.id == to) {
+            return Err(StoreError("UNIQUE constraint failed".into()));
+        }
+        let row = rows.iter_mut().find(|row| row.id == from);
+        Ok(row.map(|row| row.id = to.into()).is_some())
+    }
 }
 
 #[derive(Default)]
@@ -330,6 +348,56 @@ impl TaskStore for MemoryTasks {
         self.rows
             .borrow_mut()
             .retain(|row| row.server_id != server_id);
+        Ok(())
+    }
+
+    fn rename_server(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        for row in &mut *self.rows.borrow_mut() {
+            if row.server_id == from {
+                row.server_id = to.into();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Default)]
+pub struct MemoryCatalogs {
+    pub rows: RefCell<BTreeMap<String, CatalogRow>>,
+    pub writes: Cell<usize>,
+    /// How often items were read.
+    pub reads: Cell<usize>,
+}
+
+impl CatalogStore for MemoryCatalogs {
+    fn heads(&self) -> Result<Vec<CatalogHead>, StoreError> {
+        let rows = self.rows.borrow();
+        Ok(rows.values().map(|row| row.head.clone()).collect())
+    }
+
+    fn get(&self, server_id: &str) -> Result<Option<CatalogRow>, StoreError> {
+        self.reads.set(self.reads.get() + 1);
+        Ok(self.rows.borrow().get(server_id).cloned())
+    }
+
+    fn put(&self, row: &CatalogRow) -> Result<(), StoreError> {
+        self.writes.set(self.writes.get() + 1);
+        let id = row.head.server_id.clone();
+        self.rows.borrow_mut().insert(id, row.clone());
+        Ok(())
+    }
+
+    fn delete(&self, server_id: &str) -> Result<(), StoreError> {
+        self.rows.borrow_mut().remove(server_id);
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let mut rows = self.rows.borrow_mut();
+        if let Some(mut row) = rows.remove(from) {
+            row.head.server_id = to.into();
+            rows.insert(to.into(), row);
+        }
         Ok(())
     }
 }
@@ -403,6 +471,7 @@ pub struct World {
     pub table: Rc<MemoryTable>,
     pub tasks: Rc<MemoryTasks>,
     pub jobs: Rc<MemoryJobs>,
+    pub catalogs: Rc<MemoryCatalogs>,
     pub keys: Rc<MemoryKeys>,
     pub options: McpClientOptions,
 }
@@ -416,6 +485,7 @@ impl World {
             table: Rc::default(),
             tasks: Rc::default(),
             jobs: Rc::default(),
+            catalogs: Rc::default(),
             keys: Rc::default(),
             options: McpClientOptions::default(),
         }
@@ -430,6 +500,7 @@ impl World {
             servers: self.table.clone(),
             tasks: self.tasks.clone(),
             jobs: self.jobs.clone(),
+            catalogs: self.catalogs.clone(),
             keys: self.keys.clone(),
             crypto: Rc::new(NativeCrypto),
         };
@@ -443,6 +514,40 @@ impl World {
         let manager = self.manager();
         manager.restore().unwrap();
         manager
+    }
+
+    /// The object is evicted, and after a pause its alarm wakes it. Nobody else has come.
+    pub fn wake_quietly(&mut self, pause: Duration) -> McpClientManager {
+        self.clock.now.set(self.clock.now.get() + pause);
+        self.pool = LocalPool::new();
+        self.clock.sleepers.borrow_mut().clear();
+        self.manager()
+    }
+
+    /// The object is evicted, and its alarm wakes it once the next job is due. Runs what is due then,
+    /// as the lifecycle does.
+    pub fn wake_by_alarm(&mut self) -> McpClientManager {
+        let next = self.jobs.list().unwrap().first().map(|job| job.at);
+        let next = next.expect("an alarm is set");
+        let pause = Duration::from_millis(next.saturating_sub(self.clock.now()));
+        let manager = self.wake_quietly(pause);
+        self.run_due_jobs(&manager);
+        manager
+    }
+
+    fn run_due_jobs(&mut self, manager: &McpClientManager) {
+        let now = self.clock.now();
+        let due = self.jobs.list().unwrap();
+        for job in due.into_iter().filter(|job| job.at <= now) {
+            let running = manager.clone();
+            let it = job.clone();
+            let run = self.start(async move { running.run_job(&it).await });
+            self.settle();
+            let outcome = run.outcome().expect("the job ends").unwrap();
+            assert_eq!(outcome, JobOutcome::Done);
+            // A plan that was made meanwhile wins.
+            self.jobs.jobs.borrow_mut().retain(|other| *other != job);
+        }
     }
 
     /// Runs everything that can run without time passing.
