@@ -66,7 +66,12 @@ for (const [end, leave] of Object.entries(ENDS)) {
     remote.takeLog();
 
     await leave(agent);
-    assert.equal((await agent.get("tools")).tools.length, 1);
+    // Known at once, and asked for again meanwhile.
+    const known = await agent.get("tools");
+    assert.equal(known.tools.length, 1);
+    assert.deepEqual(known.stale, ["m"]);
+    const asked = await agent.get("tools?wait=10000");
+    assert.deepEqual([asked.tools.length, asked.stale], [1, undefined]);
     const entry = await agent.server("m");
     assert.equal(entry.state, "ready");
     const fresh = lastSession(remote);
@@ -140,7 +145,7 @@ describe("SE-07", () => {
 
     remote.takeLog();
     await evict(agent);
-    await agent.get("tools");
+    await agent.get("tools?wait=10000");
     assert.match((await agent.server("m")).state, /failed|authenticating/);
     // Each of the lists may have met the refusal.
     assert.ok(remote.count("initialize") <= 1 && posts(remote).length <= 8, remote.requests.join(", "));

@@ -6,6 +6,8 @@ import { after, before, describe, test } from "node:test";
 import { setTimeout as pause } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { assertProblem, freshAgent } from "./support/api.mjs";
+import { freePort, signingAgent } from "./support/auth-agent.mjs";
+import { startProtected } from "./support/auth-server.mjs";
 import { only } from "./support/faults.mjs";
 import { inRoot } from "./support/paths.mjs";
 import { startScriptedServer } from "./support/scripted-server.mjs";
@@ -106,8 +108,9 @@ describe("WK-02 no code is generated from strings", () => {
   });
 });
 
+const FOREIGN = /different (request|object|Durable Object)|Cannot perform I\/O/i;
+
 test("WK-06 streams opened in one request are used in another, by two objects at once", async (t) => {
-  const FOREIGN = /different (request|object|Durable Object)|Cannot perform I\/O/i;
   const capabilities = { tools: { listChanged: true } };
   const ways = [
     { events: false, path: "url", type: "streamable-http" },
@@ -139,6 +142,41 @@ test("WK-06 streams opened in one request are used in another, by two objects at
     }
   }
   assert.doesNotMatch(worker.output, FOREIGN);
+});
+
+test("WK-06 so are those that an alarm or a callback has opened", async (t) => {
+  const vars = { REQUEST_TIMEOUT_MS: "10000", RECONNECT_LATER_MS: "1", STREAM_LINGER_MS: "200" };
+  const own = await startToolAgent(vars, { port: await freePort() });
+  t.after(() => own.dispose());
+  const remote = await startTalking(t, { events: true, capabilities: { tools: { listChanged: true } } });
+  const { as, mcp, close } = await startProtected();
+  t.after(close);
+  const agents = [signingAgent(own), signingAgent(own)];
+  for (const agent of agents) {
+    await agent.add({ id: "s", name: "S", url: remote.url, retry: { maxAttempts: 1 } });
+    await agent.signIn({ id: "notes", name: "Notes", url: mcp.url }, as, { user: "ada" });
+    assert.equal(await agent.say("notes", "whoami"), "ada");
+  }
+  await quiet(remote);
+  remote.intercept = (_, response) => {
+    response.writeHead(503).end();
+    return true;
+  };
+  for (const agent of agents) {
+    await own.evict("ToolAgent", agent.name);
+    await agent.get("servers");
+    const isPlanned = async () => (await agent.server("s")).state === "reconnecting";
+    await until("the next attempt to be planned", isPlanned);
+  }
+  // Nobody asks the objects for anything until their alarms have opened what is used afterwards.
+  remote.log.length = 0;
+  remote.intercept = undefined;
+  await until("both to come back by their alarms", () => remote.count("tools/list") === 2, 30_000);
+  const calls = agents.flatMap((agent, n) => [1, 2, 3].map((call) => [agent, { n, call }]));
+  await Promise.all(
+    calls.map(async ([agent, args]) => assert.equal(await agent.say("s", "echo", args), JSON.stringify(args))),
+  );
+  assert.doesNotMatch(own.output, FOREIGN);
 });
 
 describe("WK-09 what has no end is cut", () => {
@@ -189,6 +227,26 @@ describe("WK-09 what has no end is cut", () => {
       await agent.call("good", "echo", {});
     });
   }
+
+  for (const [whose, kind] of [
+    ["mcp", "resource-metadata"],
+    ["as", "metadata"],
+  ]) {
+    test(`a document without end (${kind}), and others are fine`, async (t) => {
+      const servers = await startProtected();
+      t.after(servers.close);
+      const good = await startScripted(t);
+      const agent = freshAgent(worker);
+      await agent.add({ id: "good", name: "Good", url: good.url });
+      const endless = pour(200, "application/json", '{"issuer":"', chunk);
+      servers[whose].intercept = (entry, response) => entry.kind === kind && endless(entry, response);
+      const bad = { id: "bad", name: "Bad", url: servers.mcp.url, retry: { maxAttempts: 1 } };
+      const { value, ms } = await timed(() => agent.tryAdd(bad));
+      assertProblem(value, 502);
+      assert.ok(ms < 10_000, `${ms} ms: it is cut by its size, not by the time`);
+      await agent.call("good", "echo", {});
+    });
+  }
 });
 
 test("WK-10 a fresh object has nothing and says so", async () => {
@@ -200,6 +258,11 @@ test("WK-10 a fresh object has nothing and says so", async () => {
   assert.deepEqual(await fresh().get("elicitations"), { elicitations: [] });
   assert.deepEqual(await fresh().get("events"), { events: [] });
   assert.deepEqual(await fresh().get("tasks"), { tasks: [] });
+  // A page for people, since browsers come there.
+  for (const query of ["?code=c&state=random.nobody", "?error=access_denied&state=random.nobody", "?code=c", ""]) {
+    const { status } = await fresh().request("GET", `callback${query}`);
+    assert.ok(status >= 400 && status < 500, `callback${query}: ${status}`);
+  }
   const nobody = { serverId: "nobody" };
   for (const [method, path, body] of [
     ["GET", "servers/nobody"],

@@ -69,7 +69,7 @@ test("what the npm package has planned is done by ours, and ours by the npm pack
     assert.deepEqual(new Set(list.map(({ name }) => name)), new Set(["hello"]));
     await until("two jobs to be done", async () => (await ask("done")).length === 2);
     assert.deepEqual((await ask("done")).sort(), ['hello {"a":1}', 'hello {"e":1}']);
-    await ask("schedule", { id: "ours", after: 300, name: "hello", payload: "from ours" });
+    await ask("schedule", { id: "ours", after: 5_000, name: "hello", payload: "from ours" });
     await ask("schedule", { id: "ours-cron", cron: "* * * * * *", name: "hello", payload: "every second" });
     return worker.sql("Planner", "x", rows);
   });

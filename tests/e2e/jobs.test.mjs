@@ -37,8 +37,8 @@ test("an object that is only woken has no alarm, no table and no rows", async ()
 });
 
 test("schedules run at their time, in order, and leave nothing behind", async () => {
-  await ask("order", "schedule", { after: 150, name: "second", payload: 2 });
-  await ask("order", "schedule", { after: 50, name: "first", payload: { n: 1 } });
+  await ask("order", "schedule", { after: 3_000, name: "second", payload: 2 });
+  await ask("order", "schedule", { after: 2_000, name: "first", payload: { n: 1 } });
   await ask("order", "schedule", { at: 5, name: "at once" });
   await untilDone("order", ["at once null", 'first {"n":1}', "second 2"]);
   assert.deepEqual(await jobs("order"), []);

@@ -195,13 +195,17 @@ for (const [end, leave] of Object.entries(ENDS)) {
     test("HB-02 a wake leaves the sign-in that the user is in the middle of", async (t) => {
       const { agent, as, notes } = await setUp(t);
       const { authUrl } = await agent.begin(notes);
-      const callback = await as.approve(authUrl);
+      const registered = as.count("register");
       await leave(agent);
+      as.takeLog();
       for (const path of ["servers", "tools?wait=200", "servers/notes"]) await agent.get(path);
-      assert.equal((await agent.server("notes")).state, "authenticating");
-      await agent.arrive(callback);
+      const { state, authUrl: offered } = await agent.server("notes");
+      assert.deepEqual([state, offered], ["authenticating", authUrl]);
+      assert.deepEqual(as.log, [], "the wake asks nothing");
+      // The user was in the middle of it, and comes to the end of it now.
+      await agent.arrive(await as.approve(authUrl));
       await agent.ready("notes");
-      assert.equal(as.count("register"), 1);
+      assert.deepEqual([registered, as.count("register")], [1, 0]);
     });
 
     test("HB-03 a callback that comes first is answered, whatever other servers do", async (t) => {

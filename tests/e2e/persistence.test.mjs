@@ -114,7 +114,7 @@ for (const [end, leave] of Object.entries(ENDS)) {
       await leave(agent);
 
       await agent.call("up", "echo", {});
-      await until("the failure to be known", async () => (await agent.server("down")).state === "failed");
+      await until("the failure to be known", async () => (await agent.server("down")).state === "reconnecting");
       assert.ok((await agent.server("down")).error);
       assert.ok([409, 502].includes((await agent.tryCall("down", "echo", {})).status));
 

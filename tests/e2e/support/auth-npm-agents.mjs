@@ -3,11 +3,17 @@
 import assert from "node:assert/strict";
 import { bundle } from "./auth-bundle.mjs";
 import { withStorage } from "./storage.mjs";
+import { until } from "./until.mjs";
 import { startWorker } from "./worker.mjs";
 
-const source = (className) => `
+const ELICITATION = `
+  onStart() {
+    this.mcp.configureElicitationHandlers({ form: async () => ({ action: "decline" }) });
+  }`;
+
+const source = (className, elicits) => `
 import { Agent, routeAgentRequest } from "agents";
-export class ${className} extends Agent {
+export class ${className} extends Agent {${elicits ? ELICITATION : ""}
   async onRequest(request) {
     const { pathname } = new URL(request.url);
     const what = pathname.slice(pathname.lastIndexOf("/") + 1);
@@ -16,6 +22,10 @@ export class ${className} extends Agent {
     if (what === "add") return Response.json(await this.addMcpServer(name, url, options));
     if (what === "remove") return Response.json(await this.removeMcpServer(id) ?? null);
     if (what === "call") return Response.json(await this.mcp.callTool({ serverId: id, name: tool, arguments: args }));
+    if (what === "tools") {
+      await this.mcp.waitForConnections({ timeout: 10_000 });
+      return Response.json(this.mcp.listTools().map(({ serverId, name }) => serverId + "/" + name).sort());
+    }
     if (what === "dump") {
       const list = [...this.ctx.storage.kv.list()];
       return Response.json(Object.fromEntries(list));
@@ -32,10 +42,14 @@ export default {
 /** The bundle takes a second: once for all who want it. */
 const bundles = new Map();
 
-/** Starts it; options are those of `startWorker`, with `storage` as the folder that our Worker is to open later. */
-export async function startNpmAgents({ className = "ToolAgent", ...options } = {}) {
-  if (!bundles.has(className)) bundles.set(className, bundle(source(className)));
-  const script = await bundles.get(className);
+/**
+ * Starts it; options are those of `startWorker`, with `storage` as the folder that our Worker is to open later.
+ * With `elicits` servers may ask the user, who declines.
+ */
+export async function startNpmAgents({ className = "ToolAgent", elicits = false, ...options } = {}) {
+  const key = `${className} ${elicits}`;
+  if (!bundles.has(key)) bundles.set(key, bundle(source(className, elicits)));
+  const script = await bundles.get(key);
   return startWorker({ ...options, script, flags: ["nodejs_compat"], objects: { [className]: className } });
 }
 
@@ -60,6 +74,24 @@ export class NpmAgent {
   /** `getMcpServers`. */
   list() {
     return this.#ask("list");
+  }
+
+  /** `removeMcpServer`. */
+  remove(id) {
+    return this.#ask("remove", { id });
+  }
+
+  /** Waits until a server is ready; gives what is listed of it. */
+  ready(id) {
+    return until(`${id} to be ready`, async () => {
+      const server = (await this.list()).servers[id];
+      return server?.state === "ready" && server;
+    });
+  }
+
+  /** The tools of all servers, as `server/tool`, once everything that comes back has done so. */
+  tools() {
+    return this.#ask("tools");
   }
 
   /** One tool of a server. */

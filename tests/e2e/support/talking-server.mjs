@@ -26,6 +26,8 @@ class TalkingServer {
   log = [];
   /** Streams for what is said unasked that are open. */
   standing = new Set();
+  /** `(request, response) => true` answers a request in the place of this server. */
+  intercept = undefined;
   #sessions = new Set();
   /** Streams of HTTP+SSE by session. */
   #channels = new Map();
@@ -65,6 +67,7 @@ class TalkingServer {
   }
 
   async #serve(request, response) {
+    if (this.intercept?.(request, response)) return;
     const { pathname, searchParams } = new URL(request.url, this.origin);
     const body = await text(request).catch(() => "");
     const message = body ? JSON.parse(body) : undefined;
