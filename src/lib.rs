@@ -90,7 +90,7 @@ pub use mcp::{
 pub use oauth::{ClientInformation, OAuthError, OAuthProvider, OAuthSettings, StoredOAuthProvider};
 pub use protocol::Revision;
 pub use retry::RetryOptions;
-pub use routing::{kebab_case, route_agent_request};
+pub use routing::{AgentRouter, agent_by_name, kebab_case, route_agent_request};
 pub use runtime::{binding_http, log_events};
 pub use transport::TransportKind;
 pub use url_guard::UrlPolicy;

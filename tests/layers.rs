@@ -21,14 +21,18 @@ const PLATFORM: [&str; 5] = [
 ];
 
 /// Files and folders above the platform line.
-const SHELL: [&str; 8] = [
+const SHELL: [&str; 12] = [
     "agent.rs",
     "entrypoint/mod.rs",
     "entrypoint/api/",
     "entrypoint/page.rs",
     "entrypoint/problem.rs",
     "mcp/capability.rs",
+    "routing/handle.rs",
+    "routing/internal.rs",
     "routing/mod.rs",
+    "routing/router.rs",
+    "routing/target.rs",
     "runtime/",
 ];
 const SHELL_OF_LIFECYCLE: [&str; 5] = [
@@ -79,7 +83,7 @@ const EDGES: [(&str, &[&str]); 16] = [
         ],
     ),
     ("runtime", &["events", "mcp", "ports"]),
-    ("routing", &[]),
+    ("routing", &["retry"]),
     (
         "lifecycle",
         &["invocation", "ports", "retry", "routing", "runtime"],

@@ -6,10 +6,10 @@ use worker::{Request, Response, WebSocket, WebSocketIncomingMessage, console_err
 
 use super::engine::Dispatch;
 use super::schedule::{QUEUE, SCHEDULER};
-use super::{Close, Lifecycle, LifecycleObject, ScheduledJob, Start, StartCause, props};
+use super::{Close, Lifecycle, LifecycleObject, ScheduledJob, Start, StartCause};
 use crate::invocation::{Event, Invocation, Trace};
 use crate::ports::{Job, JobOutcome};
-use crate::routing;
+use crate::routing::{self, props};
 use crate::{Error, Result};
 
 /// How long a job stays that cannot be done here.
@@ -45,18 +45,25 @@ impl Lifecycle {
         object: &O,
         request: Request,
     ) -> worker::Result<Response> {
-        let (request, header) = routing::take_props(request)?;
+        let (request, internal) = routing::take_internal(request)?;
         let mut start = Start {
-            cause: StartCause::Request,
+            cause: if internal.is_start {
+                StartCause::Call
+            } else {
+                StartCause::Request
+            },
             props: None,
         };
-        if let Some(header) = header.filter(|_| self.accepts_props()) {
+        if let Some(header) = internal.props.filter(|_| self.accepts_props()) {
             let Some(given) = props::decode(&header) else {
                 return routing::problem(400, "Bad Request", "the props are not JSON");
             };
             start.props = Some(given);
         }
         self.ensure_started(object, start).await?;
+        if internal.is_start {
+            return routing::started();
+        }
         let upgrade = request.headers().get("upgrade")?;
         if upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")) {
             for capability in self.capabilities() {

@@ -11,7 +11,6 @@ mod engine;
 mod events;
 mod jobs;
 mod object;
-mod props;
 mod schedule;
 mod services;
 mod startup;
@@ -190,8 +189,9 @@ impl Lifecycle {
     /// Takes what routers say in the header `x-agents-lifecycle-props`. By default the header is
     /// removed unread.
     ///
-    /// Nobody can tell whether a router has set it: accept it only in an object that is reached by
-    /// nothing but routers that do, or remove it themselves. Those of this crate remove it.
+    /// Nobody can tell who has set it: accept it only in an object that is reached by nothing but
+    /// routers and handles of this crate, or others that remove it from requests of outside.
+    /// [`AgentRouter::props`](crate::AgentRouter::props) sets it.
     pub fn accept_props(&self) {
         self.inner.accepts_props.set(true);
     }

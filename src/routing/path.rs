@@ -2,6 +2,8 @@
 //!
 //! Only text is decided here; whether the class exists is the router's question.
 
+use super::name::{NameError, encode_segment};
+
 /// The form of a Durable Object binding name in a URL: `MyAgent` and `MY_AGENT` are `my-agent`.
 ///
 /// The browser clients of the `agents` npm package compute the same form, so its corners are kept:
@@ -30,7 +32,7 @@ pub fn kebab_case(name: &str) -> String {
 pub struct AgentPath<'a> {
     /// The kebab case of the binding name.
     pub class: &'a str,
-    /// The instance name, exactly as it stands in the path: `a%20b` is the literal name `a%20b`.
+    /// The instance name, as it stands in the path. [`decode_segment`](super::decode_segment) reads it.
     pub name: &'a str,
 }
 
@@ -52,6 +54,23 @@ impl<'a> AgentPath<'a> {
             name: segments.next()?,
         })
     }
+}
+
+/// The path of an instance, as a router with this prefix reads it: `/agents/my-agent/a%20b`.
+///
+/// `class` is the name of the binding, or its kebab case.
+///
+/// # Errors
+/// [`NameError`] for a name that no URL can hold.
+pub fn agent_path(prefix: &str, class: &str, name: &str) -> Result<String, NameError> {
+    let mut path: String = segments(prefix)
+        .flat_map(|segment| ["/", segment])
+        .collect();
+    for segment in [&kebab_case(class), &encode_segment(name)?] {
+        path.push('/');
+        path.push_str(segment);
+    }
+    Ok(path)
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {
@@ -123,6 +142,21 @@ mod tests {
                 "{path} under {prefix}"
             );
         }
+    }
+
+    #[test]
+    fn a_path_is_built_as_it_is_read() {
+        for (prefix, class, name, path) in [
+            ("agents", "MyAgent", "a b", "/agents/my-agent/a%20b"),
+            ("/api//agents/", "chat", "u1/s1", "/api/agents/chat/u1%2Fs1"),
+            ("", "CHAT_ROOM", "x", "/chat-room/x"),
+        ] {
+            assert_eq!(agent_path(prefix, class, name).as_deref(), Ok(path));
+            let read = AgentPath::parse(path, prefix).unwrap();
+            assert_eq!(read.class, kebab_case(class));
+            assert_eq!(super::super::decode_segment(read.name).unwrap(), name);
+        }
+        assert_eq!(agent_path("agents", "chat", ".."), Err(NameError::Dots));
     }
 
     #[test]

@@ -6,6 +6,49 @@ import { rawRequest } from "./support/raw-http.mjs";
 import { startScriptedServer } from "./support/scripted-server.mjs";
 import { startToolAgent, startWorker } from "./support/worker.mjs";
 
+// Names of different objects.
+const NAMES = [
+  "plain",
+  "Plain",
+  "u1/s1",
+  "u1/s2",
+  "u1",
+  "u1%2Fs1",
+  "a b",
+  "a%20b",
+  "a+b",
+  "a-b",
+  "a.b",
+  "a\\b",
+  "a?b#c",
+  "名前",
+  "\u00e9",
+  "e\u0301",
+  "🎉",
+  "%",
+  "%2e%2e",
+  "...",
+  "a\0b",
+  "<script>\"'&",
+  "__proto__",
+  "x".repeat(1000),
+  "é".repeat(512),
+];
+
+// Segments that name nothing, and what is said about them.
+const BAD_NAMES = [
+  ["%", /percent-encoded/],
+  ["a%2", /percent-encoded/],
+  ["%zz", /percent-encoded/],
+  ["%FF", /UTF-8/],
+  ["%C0%AF", /UTF-8/],
+  ["%ED%A0%80", /UTF-8/],
+  ["x".repeat(1025), /1,024 bytes/],
+  ["%C3%A9".repeat(513), /1,024 bytes/],
+];
+
+const shown = (name) => (name.length > 20 ? `${name.slice(0, 6)}… of ${name.length} characters` : name);
+
 describe("the ready-made Worker", () => {
   let worker;
   before(async () => (worker = await startToolAgent()));
@@ -35,26 +78,13 @@ describe("the ready-made Worker", () => {
     assert.equal(status, 200);
   });
 
-  test("gives every name an object of its own, percent signs and capitals included", async (t) => {
+  test("RT-02 gives every name an object of its own, whatever is in it", async (t) => {
     const remote = await startScriptedServer();
     t.after(() => remote.close());
-    const names = [
-      "plain",
-      "Plain",
-      "a%20b",
-      "a+b",
-      "a-b",
-      "a%2Fb",
-      "a%2fb",
-      "%C3%BC",
-      "%F0%9F%8E%89",
-      "a.b",
-      "__proto__",
-    ];
-    const agents = names.map((name) => new Agent(worker, name));
+    const agents = NAMES.map((name) => new Agent(worker, encodeURIComponent(name)));
     const objectsBefore = (await worker.objectIds("ToolAgent")).length;
     for (const [n, agent] of agents.entries()) {
-      await agent.add({ id: `server-${n}`, name: agent.name, url: remote.url });
+      await agent.add({ id: `server-${n}`, name: "Notes", url: remote.url });
     }
     for (const [n, agent] of agents.entries()) {
       const { servers } = await agent.get("servers");
@@ -64,8 +94,35 @@ describe("the ready-made Worker", () => {
         agent.name,
       );
     }
-    assert.equal((await worker.objectIds("ToolAgent")).length - objectsBefore, names.length);
+    assert.equal((await worker.objectIds("ToolAgent")).length - objectsBefore, NAMES.length);
   });
+
+  test("RT-02 takes two ways to write a name for one name", async (t) => {
+    const remote = await startScriptedServer();
+    t.after(() => remote.close());
+    await new Agent(worker, "spelt%2Fso").add({ id: "notes", name: "Notes", url: remote.url });
+    for (const name of ["spelt%2fso", "%73pelt%2fso", "spelt%2Fs%6F"]) {
+      assert.equal((await new Agent(worker, name).server("notes"))?.id, "notes", name);
+    }
+  });
+
+  for (const [name, why] of BAD_NAMES) {
+    test(`RT-02 refuses the name ${shown(name)} with a 400 problem`, async () => {
+      const { status, headers, text } = await rawRequest(worker, `/agents/tool-agent/${name}/servers`);
+      const answer = { status, type: headers["content-type"], body: JSON.parse(text) };
+      assertProblem(answer, 400, why);
+    });
+  }
+
+  // `.` and `..` never come here: URL parsers resolve them, percent-encoded or not.
+  for (const dots of ["..", "%2e%2e", "%2E."]) {
+    test(`RT-02 has no object named ${dots}`, async () => {
+      const objectsBefore = (await worker.objectIds("ToolAgent")).length;
+      const { status } = await rawRequest(worker, `/agents/tool-agent/${dots}/servers`);
+      assert.equal(status, 404);
+      assert.equal((await worker.objectIds("ToolAgent")).length, objectsBefore);
+    });
+  }
 
   test("refuses methods that a route does not have, and says which it has", async () => {
     const agent = new Agent(worker, "methods");
@@ -96,10 +153,12 @@ describe("an object of another Worker that uses the library", () => {
     }
   });
 
-  test("has the name that the address gives, letter for letter", async () => {
-    for (const name of ["plain", "a%20b", "%C3%BC", "A.b"]) {
-      const { body } = await readAnswer(await worker.fetch(`/agents/fixture/${name}/headers`));
+  test("RT-02 has the name that the address gives, decoded once", async () => {
+    for (const name of NAMES) {
+      const { body } = await readAnswer(await worker.fetch(`/agents/fixture/${encodeURIComponent(name)}/headers`));
       assert.equal(body.name, name);
     }
+    const { body } = await readAnswer(await worker.fetch("/agents/fixture/a%2520b/headers"));
+    assert.equal(body.name, "a%20b");
   });
 });
