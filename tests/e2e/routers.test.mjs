@@ -5,6 +5,7 @@ import { request } from "node:http";
 import { after, before, describe, test } from "node:test";
 import { assertProblem, readAnswer } from "./support/api.mjs";
 import { rawRequest } from "./support/raw-http.mjs";
+import { until } from "./support/until.mjs";
 import { startWorker } from "./support/worker.mjs";
 
 let worker;
@@ -158,12 +159,12 @@ describe("RT-02 a name", () => {
   test("comes back from a URL that was built for it", async () => {
     const names = ["u1/s1", "名前", "a b", "a%20b", "%2e%2e", "...", "a\\b?c#d", "!'()*", "\t", "🎉", "%"];
     for (const name of names) {
-      const segment = (await readAnswer(await worker.fetch(`/routers/encode?${encodeURIComponent(name)}`))).body;
+      const segment = (await readAnswer(await worker.fetch(`/routers/encode?name=${encodeURIComponent(name)}`))).body;
       assert.match(segment, /^[\w.~%-]+$/);
       assert.equal((await answerOf("plain", `fixture/${segment}/headers`)).body.name, name);
     }
     for (const name of ["", ".", "..", "x".repeat(1025)]) {
-      const { body } = await readAnswer(await worker.fetch(`/routers/encode?${encodeURIComponent(name)}`));
+      const { body } = await readAnswer(await worker.fetch(`/routers/encode?name=${encodeURIComponent(name)}`));
       assert.equal(body, null, name);
     }
   });
@@ -235,7 +236,7 @@ describe("a hook", () => {
     assert.deepEqual(corsOf(answer.headers), ANY);
     const problem = assertProblem(await readAnswer(answer), 500);
     assert.doesNotMatch(JSON.stringify(problem), /on purpose/);
-    assert.match(worker.output, /on purpose, in a hook/);
+    await until("the log", () => worker.output.includes("on purpose, in a hook"));
   });
 
   test("is not asked about a preflight that the router answers", async () => {
@@ -358,7 +359,7 @@ describe("where objects live", () => {
     const answer = await at("jurisdiction", "fixture/n1/headers");
     assert.deepEqual(corsOf(answer.headers), ANY);
     assertProblem(await readAnswer(answer), 500);
-    assert.match(worker.output, /[Jj]urisdiction/);
+    await until("the log", () => /jurisdiction/i.test(worker.output));
   });
 });
 
