@@ -18,8 +18,9 @@
 //! }
 //! ```
 //!
-//! [`route_agent_request`] sends `/agents/my-agent/<name>/…` to the object of that name. A Durable
-//! Object written by hand uses [`Lifecycle`], [`McpClientManager`] and [`install!`] instead.
+//! [`route_agent_request`] sends `/agents/my-agent/<name>/…` to the object of that name;
+//! [`AgentRouter`] does so with options, and [`agent_by_name`] gives one object. A Durable Object
+//! written by hand uses [`Lifecycle`], [`McpClientManager`] and [`install!`] instead.
 //!
 //! # The map
 //!

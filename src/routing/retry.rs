@@ -55,6 +55,11 @@ impl RoutingRetry {
         Err(Error::InvalidOption(format!("routingRetry.{reason}")))
     }
 
+    /// Whether there may be a second attempt.
+    pub(super) fn may_repeat(&self) -> bool {
+        self.0.max_attempts > 1
+    }
+
     /// How long to wait after attempt number `failed`, counted from 1, before the next one. `None`
     /// when there is none. `random` is 64 random bits.
     pub(super) fn next(&self, failed: u32, failure: Failure, random: u64) -> Option<Duration> {
@@ -111,7 +116,9 @@ mod tests {
         assert!(retry.next(1, PASSING, 0).is_some());
         assert!(retry.next(2, PASSING, 0).is_some());
         assert_eq!(retry.next(3, PASSING, 0), None);
-        assert_eq!(retry.max_attempts(1).next(1, PASSING, 0), None);
+        let once = retry.max_attempts(1);
+        assert_eq!(once.next(1, PASSING, 0), None);
+        assert!(retry.may_repeat() && !once.may_repeat());
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Target {
         request: Request,
         retry: Option<&RoutingRetry>,
     ) -> Result<Response> {
-        let Some(retry) = retry else {
+        let Some(retry) = retry.filter(|retry| retry.may_repeat()) else {
             return self.stub()?.fetch_with_request(request).await;
         };
         let mut parcel = Parcel::of(request).await?;
@@ -123,9 +123,11 @@ pub(super) fn failure(error: &worker::Error) -> Failure {
 /// The name of the Durable Object binding that a class in a URL means.
 pub(super) fn binding_of(env: &Env, class: &str) -> Option<String> {
     let names = Object::keys(env.unchecked_ref::<Object>());
-    let names = names.iter().filter_map(|name| name.as_string());
-    let named = names.filter(|name| kebab_case(name) == class);
-    choose(named.filter(|name| namespace(env, name).is_some()), class)
+    let alike = names
+        .iter()
+        .filter_map(|name| name.as_string())
+        .filter(|name| kebab_case(name) == class && namespace(env, name).is_some());
+    choose(alike, class)
 }
 
 /// The namespace that is bound to a name: an object that makes ids from names.

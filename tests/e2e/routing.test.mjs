@@ -135,7 +135,7 @@ describe("the ready-made Worker", () => {
 
 describe("an object of another Worker that uses the library", () => {
   let worker;
-  before(async () => (worker = await startWorker({ build: "build/test-worker", objects: { Fixture: "Fixture" } })));
+  before(async () => (worker = await startWorker({ build: "build/test-worker", objects: { Fixture: "Fixture", Planner: "Planner" } })));
   after(() => worker?.dispose());
 
   test("does not see the internal header when it comes from outside", async () => {
@@ -160,5 +160,22 @@ describe("an object of another Worker that uses the library", () => {
     }
     const { body } = await readAnswer(await worker.fetch("/agents/fixture/a%2520b/headers"));
     assert.equal(body.name, "a%20b");
+  });
+
+  test("RT-02 is the one that a WebSocket of that address reaches", async () => {
+    const reached = NAMES.map(
+      (name) =>
+        new Promise((resolve, reject) => {
+          const path = `/agents/planner/${encodeURIComponent(name)}/socket`;
+          const socket = new WebSocket(new URL(path, worker.origin.replace("http", "ws")));
+          socket.addEventListener("open", () => socket.send("name"));
+          socket.addEventListener("error", () => reject(new Error(`no WebSocket at ${path}`)));
+          socket.addEventListener("message", ({ data }) => {
+            socket.close();
+            resolve(data);
+          });
+        }),
+    );
+    assert.deepEqual(await Promise.all(reached), NAMES);
   });
 });
