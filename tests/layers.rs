@@ -92,6 +92,7 @@ const EDGES: [(&str, &[&str]); 16] = [
     (
         "entrypoint",
         &[
+            "invocation",
             "lifecycle",
             "mcp",
             "oauth",

@@ -33,6 +33,7 @@ pub struct ToolAgent {
     mcp: McpClientManager,
     questions: OpenQuestions,
     events: RecentEvents,
+    calls: api::RunningCalls,
     /// The origin of callbacks, where it is not that of the request.
     public_origin: Option<String>,
 }
@@ -58,6 +59,7 @@ impl LifecycleObject for ToolAgent {
             mcp,
             questions,
             events,
+            calls: api::RunningCalls::default(),
             public_origin,
         }
     }
@@ -73,6 +75,7 @@ impl Hooks for ToolAgent {
             mcp,
             questions,
             events,
+            calls,
             public_origin,
             ..
         } = self;
@@ -81,6 +84,7 @@ impl Hooks for ToolAgent {
                 mcp,
                 questions,
                 events,
+                calls,
                 public_origin: public_origin.as_deref(),
             },
             request,

@@ -42,8 +42,8 @@ impl Problem {
         self
     }
 
-    /// The response, never to be cached.
-    pub(super) fn into_response(self) -> Result<Response> {
+    /// The problem alone, for an answer that has begun.
+    pub(super) fn into_body(self) -> Value {
         let title = http::StatusCode::from_u16(self.status)
             .ok()
             .and_then(|status| status.canonical_reason());
@@ -54,18 +54,24 @@ impl Problem {
         body.insert("kind".into(), self.kind.into());
         body.insert("detail".into(), self.detail.into());
         body.extend(self.members);
+        Value::Object(body)
+    }
+
+    /// The response, never to be cached.
+    pub(super) fn into_response(self) -> Result<Response> {
+        let (status, allow) = (self.status, self.allow);
         let headers = Headers::new();
         headers.set("content-type", "application/problem+json")?;
         headers.set("cache-control", "no-store")?;
-        if let Some(allow) = self.allow {
+        if let Some(allow) = allow {
             headers.set("allow", allow)?;
         }
-        if self.status == 401 {
+        if status == 401 {
             headers.set("www-authenticate", "Bearer")?;
         }
-        let body = Value::Object(body).to_string();
+        let body = self.into_body().to_string();
         Ok(ResponseBuilder::new()
-            .with_status(self.status)
+            .with_status(status)
             .with_headers(headers)
             .fixed(body.into_bytes()))
     }

@@ -1,7 +1,10 @@
 //! The JSON API of [`ToolAgent`](super::ToolAgent), below `/agents/tool-agent/<name>/`.
 
+mod calls;
 mod more;
 mod sign_in;
+mod stream;
+mod tool_call;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,15 +18,16 @@ use serde_json::{Value, json};
 use url::Url;
 use worker::{Method, Request, Response, ResponseBuilder};
 
+pub(super) use self::calls::RunningCalls;
 use self::more::More;
 use self::sign_in::AddOAuth;
 use super::events::RecentEvents;
 use super::problem::Problem;
 use crate::Error;
 use crate::mcp::{
-    AuthorizationInfo, CallOptions, CatalogFreshness, Connected, ConnectionState, LastError,
-    ListProblem, LogLevel, McpClientManager, OpenQuestions, ReconnectPolicy, RegisterServer,
-    ServerFilter, ServerId, ServerItem, Started, StoredServer,
+    AuthorizationInfo, CatalogFreshness, Connected, ConnectionState, LastError, ListProblem,
+    LogLevel, McpClientManager, OpenQuestions, ReconnectPolicy, RegisterServer, ServerFilter,
+    ServerId, ServerItem, StoredServer,
 };
 use crate::oauth::AuthorizationUrl;
 use crate::protocol::Revision;
@@ -40,7 +44,7 @@ const MAX_WAIT: Duration = Duration::from_mins(1);
 const AUTO_ID: usize = 8;
 const ALPHABET: &[u8; 64] = b"useandom-26T198340PX75pxJACKVERYMINDBUSHWOLF_GQZbfghjklqvwyzrict";
 
-type Answer = Result<Response, Problem>;
+pub(super) type Answer = Result<Response, Problem>;
 
 /// What the API is for.
 #[derive(Clone, Copy)]
@@ -48,6 +52,7 @@ pub(super) struct Api<'a> {
     pub(super) mcp: &'a McpClientManager,
     pub(super) questions: &'a OpenQuestions,
     pub(super) events: &'a RecentEvents,
+    pub(super) calls: &'a RunningCalls,
     /// The origin of callbacks, where it is not that of the request.
     pub(super) public_origin: Option<&'a str>,
 }
@@ -227,10 +232,7 @@ impl Route {
                     )?,
                 )
             }
-            Self::CallTool => {
-                let call: ToolCall = read(request).await?;
-                call_tool(mcp, call).await
-            }
+            Self::CallTool => tool_call::answer(api, request).await,
             Self::GetPrompt => {
                 let Call {
                     server_id,
@@ -284,20 +286,6 @@ struct Call {
     server_id: String,
     name: String,
     arguments: Option<Box<RawValue>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ToolCall {
-    server_id: String,
-    name: String,
-    arguments: Option<Box<RawValue>>,
-    /// Whether a task may come of it.
-    #[serde(default)]
-    task: bool,
-    timeout_ms: Option<u64>,
-    max_time_ms: Option<u64>,
-    log_level: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -356,42 +344,6 @@ impl From<&LastError> for LastFailure {
             at: last.at,
             attempts: last.attempts,
         }
-    }
-}
-
-async fn call_tool(mcp: &McpClientManager, call: ToolCall) -> Answer {
-    let ToolCall {
-        server_id,
-        name,
-        arguments,
-        task,
-        timeout_ms,
-        max_time_ms,
-        log_level,
-    } = call;
-    let arguments = object(arguments)?;
-    let mut options = CallOptions::new();
-    if let Some(ms) = timeout_ms {
-        options = options.timeout(Duration::from_millis(ms));
-    }
-    if let Some(ms) = max_time_ms {
-        options = options.max_time(Duration::from_millis(ms));
-    }
-    if let Some(level) = log_level {
-        options = options.log_level(level_of(&level)?);
-    }
-    if !task {
-        let result = mcp
-            .call_tool_with(&server_id, &name, arguments, &options)
-            .await?;
-        return send(200, &result);
-    }
-    match mcp
-        .start_tool(&server_id, &name, arguments, None, &options)
-        .await?
-    {
-        Started::Finished(result) => send(200, &result),
-        Started::Task(task) => send(202, &task),
     }
 }
 
@@ -668,7 +620,7 @@ fn object(arguments: Option<Box<RawValue>>) -> Result<Option<Box<RawValue>>, Pro
     }
 }
 
-async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
+pub(super) async fn read<T: DeserializeOwned>(mut request: Request) -> Result<T, Problem> {
     let mut body = Vec::new();
     let mut stream = request
         .stream()
@@ -726,7 +678,7 @@ fn json_list<T: Serialize>(name: &str, items: &[T]) -> Result<Box<RawValue>, Pro
     list.map_err(|error| Error::Runtime(error.to_string()).into())
 }
 
-fn send(status: u16, body: &impl Serialize) -> Answer {
+pub(super) fn send(status: u16, body: &impl Serialize) -> Answer {
     let text = serde_json::to_string(body).map_err(|error| Error::Runtime(error.to_string()))?;
     let response = ResponseBuilder::new()
         .with_status(status)

@@ -1,11 +1,11 @@
-//! The rest of the API: questions to the user, tasks, subscriptions, completion, logging.
+//! The rest of the API: running calls, questions to the user, tasks, subscriptions, completion, logging.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use serde_json::value::RawValue;
 use worker::{Method, Request, ResponseBuilder};
 
-use super::{Answer, Api, json_list, level_of, object, read, send};
+use super::{Answer, Api, Problem, json_list, level_of, object, read, send};
 use crate::mcp::{
     CallOptions, CompletionTarget, ElicitMode, ElicitResult, McpClientManager, Question, ServerId,
 };
@@ -13,6 +13,7 @@ use percent_encoding::percent_decode_str;
 
 /// A route.
 pub(super) enum More {
+    CancelCall(String),
     Questions,
     AnswerQuestion(String),
     Events,
@@ -36,6 +37,7 @@ impl More {
                 .map(String::from)
         };
         Some(match (method, rest) {
+            (Method::Delete, ["calls", id]) => Self::CancelCall(text(id)?),
             (Method::Get, ["elicitations"]) => Self::Questions,
             (Method::Post, ["elicitations", id]) => Self::AnswerQuestion(text(id)?),
             (Method::Get, ["events"]) => Self::Events,
@@ -63,6 +65,7 @@ impl More {
             | ["completion"]
             | ["resources", "subscribe" | "unsubscribe"]
             | ["servers", _, "ping" | "log-level"] => "POST",
+            ["calls", _] => "DELETE",
             ["tasks", _, _] => "GET, HEAD, DELETE",
             _ => return None,
         })
@@ -71,6 +74,14 @@ impl More {
     pub(super) async fn run(self, api: Api<'_>, request: Request) -> Answer {
         let mcp = api.mcp;
         match self {
+            Self::CancelCall(id) if api.calls.cancel(&id) => {
+                Ok(ResponseBuilder::new().with_status(204).empty())
+            }
+            Self::CancelCall(_) => Err(Problem::new(
+                404,
+                "unknown-call",
+                "no such call is under way",
+            )),
             Self::Questions => {
                 let open = api.questions.list();
                 let open: Vec<_> = open

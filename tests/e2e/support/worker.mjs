@@ -58,6 +58,8 @@ const asBindings = (objects) =>
  * - `vars`: variables and secrets
  * - `storage`: folder of the objects' storage; without it a temporary one
  * - `port`: 0 takes a free one
+ * - `direct`: also a socket at `directOrigin` with nothing between it and the Worker. Others go through a proxy of
+ *   Miniflare's, which keeps it to itself when a client hangs up
  * - `outbound`: answers what the Worker fetches, in place of the network (Miniflare's Request to its Response)
  */
 export async function startWorker(options = {}) {
@@ -85,14 +87,15 @@ class RunningWorker {
     vars = {},
     storage,
     port = 0,
+    direct = false,
     outbound,
   }) {
-    this.#options = { build, script, flags, kv, objects, vars, port, outbound };
+    this.#options = { build, script, flags, kv, objects, vars, port, direct, outbound };
     this.storage = storage;
   }
 
   async start() {
-    const { build, script, flags, kv, objects, vars, port, outbound } = this.#options;
+    const { build, script, flags, kv, objects, vars, port, direct, outbound } = this.#options;
     this.storage ??= await temporaryFolder();
     const source = script ? { script, modules: true } : builtModules(inRoot(build));
     const { compatibilityDate, compatibilityFlags } = await compatibility();
@@ -107,6 +110,7 @@ class RunningWorker {
       bindings: vars,
       kvNamespaces: kv,
       outboundService: outbound,
+      unsafeDirectSockets: direct ? [{ host: "127.0.0.1", port: 0 }] : undefined,
       durableObjects: asBindings(objects),
       durableObjectsPersist: this.storage,
       unsafeInspectDurableObjects: true,
@@ -116,6 +120,7 @@ class RunningWorker {
     });
     try {
       this.origin = (await this.#miniflare.ready).origin;
+      this.directOrigin = direct ? (await this.#miniflare.unsafeGetDirectURL()).origin : undefined;
     } catch (error) {
       await this.dispose();
       throw new Error(`the Worker did not start: ${error.message}\n${this.output}`, { cause: error });
