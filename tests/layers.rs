@@ -21,10 +21,11 @@ const PLATFORM: [&str; 5] = [
 ];
 
 /// Files and folders above the platform line.
-const SHELL: [&str; 12] = [
+const SHELL: [&str; 13] = [
     "agent.rs",
     "entrypoint/mod.rs",
     "entrypoint/api/",
+    "entrypoint/login.rs",
     "entrypoint/page.rs",
     "entrypoint/problem.rs",
     "mcp/capability.rs",

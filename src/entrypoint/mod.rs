@@ -9,15 +9,17 @@
 mod api;
 mod events;
 mod gate;
+mod login;
 mod page;
 mod problem;
+mod session;
 
 use std::time::Duration;
 
-use worker::{Context, Env, Method, Request, Response, Result, durable_object, event};
+use worker::{Context, Env, Method, Request, RequestInit, Response, Result, durable_object, event};
 
 use self::events::RecentEvents;
-use self::gate::{Access, Refusal};
+use self::gate::{Access, Asked, Refusal};
 use self::problem::Problem;
 use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
 use crate::mcp::{
@@ -188,6 +190,9 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
     if path == "/healthz" {
         return Response::ok("ok");
     }
+    if path == login::PATH {
+        return login::answer(&access(&env), request).await;
+    }
     if !path.starts_with("/agents/") {
         return Problem::new(404, "not-found", "nothing is here; the dashboard is at /")
             .into_response();
@@ -199,6 +204,7 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
     {
         return explain(&refusal).into_response();
     }
+    let request = without_token(request)?;
     match crate::route_agent_request(request, &env).await? {
         Some(response) => Ok(response),
         None => Problem::new(404, "not-found", "the path is /agents/tool-agent/<name>/…")
@@ -207,9 +213,13 @@ async fn fetch(request: Request, env: Env, _: Context) -> Result<Response> {
 }
 
 /// Whether a request may come from anybody: a user who comes back, with the state that only that user
-/// has, or a server that reads the document about the client. The token must be set all the same.
+/// has, or a server that reads the document about the client. The token must be set all the same. It
+/// opens no WebSocket, which the object accepts at any path.
 fn is_for_anybody(request: &Request, env: &Env) -> Result<bool> {
-    if !matches!(request.method(), Method::Get) || !access(env).is_configured() {
+    if !matches!(request.method(), Method::Get)
+        || is_upgrade(request)?
+        || !access(env).is_configured()
+    {
         return Ok(false);
     }
     Ok(gate::is_for_anybody(&request.url()?))
@@ -220,14 +230,40 @@ fn access(env: &Env) -> Access {
         token: variable(env, "AGENT_TOKEN"),
         allow_insecure_local: variable(env, "ALLOW_INSECURE_LOCAL")
             .is_some_and(|value| is_on(&value)),
+        public_origin: variable(env, "PUBLIC_ORIGIN"),
     }
 }
 
 fn admit(request: &Request, env: &Env) -> Result<std::result::Result<(), Refusal>> {
     let access = access(env);
     let headers = request.headers();
-    let (authorization, origin) = (headers.get("authorization")?, headers.get("origin")?);
-    Ok(access.admit(&request.url()?, authorization.as_deref(), origin.as_deref()))
+    Ok(access.admit(&Asked {
+        url: &request.url()?,
+        changes: !matches!(request.method(), Method::Get | Method::Head),
+        is_upgrade: is_upgrade(request)?,
+        authorization: headers.get("authorization")?.as_deref(),
+        origin: headers.get("origin")?.as_deref(),
+        has_session: login::has_session(&access, request)?,
+    }))
+}
+
+fn is_upgrade(request: &Request) -> Result<bool> {
+    let upgrade = request.headers().get("upgrade")?;
+    Ok(upgrade.is_some_and(|protocol| protocol.eq_ignore_ascii_case("websocket")))
+}
+
+/// The request as the object gets it: without the token that opens a WebSocket.
+fn without_token(request: Request) -> Result<Request> {
+    if !is_upgrade(&request)? {
+        return Ok(request);
+    }
+    let Some(url) = gate::without_token(&request.url()?) else {
+        return Ok(request);
+    };
+    let mut init = RequestInit::new();
+    init.with_method(Method::Get)
+        .with_headers(request.headers().clone());
+    Request::new_with_init(url.as_str(), &init)
 }
 
 /// Whether a variable that is set says yes.
@@ -247,7 +283,12 @@ fn explain(refusal: &Refusal) -> Problem {
         Refusal::Unauthorized => Problem::new(
             401,
             "unauthorized",
-            "send the header `Authorization: Bearer <AGENT_TOKEN>`",
+            "send the header `Authorization: Bearer <AGENT_TOKEN>`, or sign in at /",
+        ),
+        Refusal::ForeignOrigin => Problem::new(
+            403,
+            "foreign-origin",
+            "a session is for pages of this origin; send the header `Authorization: Bearer <AGENT_TOKEN>`",
         ),
         Refusal::NotLocal => Problem::new(
             403,

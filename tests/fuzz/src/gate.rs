@@ -7,7 +7,7 @@ use url::{Host, Url};
 #[path = "../../../src/entrypoint/gate.rs"]
 mod real;
 
-use real::{Access, Refusal};
+use real::{Access, Asked, Refusal};
 
 pub fn check(input: &[u8]) {
     let Some([token, url, authorization, origin]) = crate::lines(input) else {
@@ -27,10 +27,31 @@ pub fn check(input: &[u8]) {
         let access = Access {
             token,
             allow_insecure_local,
+            public_origin: None,
         };
         let is_configured = access.token.is_some() || allow_insecure_local;
         assert_eq!(access.is_configured(), is_configured);
-        access.admit(&url, authorization.as_deref(), origin.as_deref())
+        let asked = |is_upgrade, has_session| Asked {
+            url: &url,
+            changes: true,
+            is_upgrade,
+            authorization: authorization.as_deref(),
+            origin: origin.as_deref(),
+            has_session,
+        };
+        // A session changes things for pages of this origin, and never where the token is wrong.
+        if access.admit(&asked(false, true)).is_ok() && access.admit(&asked(false, false)).is_err()
+        {
+            assert_eq!(authorization, None);
+            assert_eq!(origin, Some(url.origin().ascii_serialization()));
+        }
+        // The token in the URL counts for WebSockets alone, and goes no further.
+        if access.admit(&asked(true, false)).is_ok() && access.admit(&asked(false, false)).is_err()
+        {
+            let clean = real::without_token(&url).expect("a token");
+            assert_eq!(real::without_token(&clean), None);
+        }
+        access.admit(&asked(false, false))
     };
 
     // What anybody may ask for is one segment below an object, whatever else stands there.
