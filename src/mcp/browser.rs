@@ -39,7 +39,7 @@ pub(super) fn failure_page(reason: &str) -> Response<String> {
          <style>:root{{color-scheme:light dark}}body{{font:1rem/1.5 system-ui;margin:15vh auto;\
          max-width:34rem;padding:0 1rem}}</style><script>{CLEAN_HISTORY}</script></head>\
          <body><main><h1>Sign-in failed</h1><p>{reason}</p>\
-         <p>Close this page and start the sign-in again.</p></main></body></html>"
+         <p>Close this page, or <a href=\"/\">go back</a>, and start the sign-in again.</p></main></body></html>"
     );
     let mut response = Response::new(page);
     *response.status_mut() = StatusCode::BAD_REQUEST;
