@@ -1,5 +1,9 @@
-//! With the feature `entrypoint`: stamps the build for the handshake with MCP servers, and packs the
-//! dashboard's files, so that the Worker sends them as they are. Otherwise there is nothing to do.
+//! With the feature `entrypoint`: stamps the build for the handshake with MCP servers, bundles the
+//! dashboard with esbuild, and packs its files, so that the Worker sends them as they are. Otherwise
+//! there is nothing to do.
+//!
+//! esbuild and the dashboard's library are npm packages. Where they are not installed, the crate compiles
+//! all the same, with a page that says so. `npm run build` wants them, by `WORKERS_AGENTS_PAGE=required`.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -10,6 +14,12 @@ use std::process::Command;
 use std::{env, fs};
 
 const PAGE: &str = "src/entrypoint/page";
+const ESBUILD: &str = "node_modules/.bin/esbuild";
+/// What the bundle is made of and with, besides our own files.
+const PACKAGES: [&str; 2] = [
+    "node_modules/preact/package.json",
+    "node_modules/esbuild/package.json",
+];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -43,21 +53,28 @@ fn commit() -> Option<String> {
     output.status.success().then(|| text.trim().to_owned())
 }
 
-/// Compresses each file and writes the table `ASSETS` that `page.rs` includes.
+/// Bundles and compresses, and writes the table `ASSETS` that `page.rs` includes.
 fn pack() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed={PAGE}");
     let out = env::var("OUT_DIR")?;
+    let out = Path::new(&out);
+    let is_bundled = bundle(out)?;
     let mut table = String::from("&[\n");
     for (file, path, kind) in [
         ("index.html", "/", "text/html; charset=utf-8"),
         ("page.css", "/page.css", "text/css; charset=utf-8"),
         ("page.js", "/page.js", "text/javascript; charset=utf-8"),
     ] {
-        let bytes = fs::read(Path::new(PAGE).join(file))?;
+        let bytes = match file {
+            "index.html" => fs::read(Path::new(PAGE).join(file))?,
+            _ if is_bundled => fs::read(out.join(file))?,
+            "page.js" => fs::read(Path::new(PAGE).join("unbuilt.js"))?,
+            _ => fs::read(Path::new(PAGE).join(file))?,
+        };
         let mut hasher = DefaultHasher::new();
         bytes.hash(&mut hasher);
         let etag = format!("\\\"{:016x}\\\"", hasher.finish());
-        let packed = Path::new(&out).join(format!("{file}.gz"));
+        let packed = out.join(format!("{file}.gz"));
         let mut encoder =
             flate2::GzBuilder::new().write(fs::File::create(&packed)?, flate2::Compression::best());
         encoder.write_all(&bytes)?;
@@ -71,6 +88,36 @@ fn pack() -> Result<(), Box<dyn Error>> {
         )?;
     }
     table += "]";
-    fs::write(Path::new(&out).join("assets.rs"), table)?;
+    fs::write(out.join("assets.rs"), table)?;
     Ok(())
+}
+
+/// Makes `page.js` and `page.css` in `out`. False where the npm packages are missing, and may be.
+fn bundle(out: &Path) -> Result<bool, Box<dyn Error>> {
+    println!("cargo:rerun-if-env-changed=WORKERS_AGENTS_PAGE");
+    let is_required = env::var_os("WORKERS_AGENTS_PAGE").is_some_and(|value| value == "required");
+    if !Path::new(ESBUILD).exists() || !PACKAGES.iter().all(|name| Path::new(name).exists()) {
+        if is_required {
+            return Err("the dashboard needs the npm packages: run `npm run setup`".into());
+        }
+        println!(
+            "cargo:warning=without its npm packages the Worker has no dashboard: `npm run build` makes it"
+        );
+        return Ok(false);
+    }
+    for name in PACKAGES {
+        println!("cargo:rerun-if-changed={name}");
+    }
+    let status = Command::new(ESBUILD)
+        .args(["main.jsx", "page.css"].map(|file| format!("{PAGE}/{file}")))
+        .args(["--bundle", "--minify", "--format=esm", "--target=es2022"])
+        .args(["--jsx=automatic", "--jsx-import-source=preact"])
+        .args(["--charset=utf8", "--legal-comments=none"])
+        .args(["--entry-names=page", "--log-level=warning"])
+        .arg(format!("--outdir={}", out.display()))
+        .status()?;
+    if status.success() {
+        return Ok(true);
+    }
+    Err(format!("esbuild ended with {status}").into())
 }

@@ -23,7 +23,8 @@ export async function build(names, { wasm }) {
     if (!worker) throw new Problem(`there is no Worker ${name}`, `name one of ${Object.keys(WORKERS).join(", ")}`);
     if (!existsSync(path.join(root, worker.folder, "Cargo.toml"))) continue;
     await run(tool, ["--package", name, ...worker.options], {
-      env: wasmEnvironment(wasm),
+      // Without its npm packages the ready-made Worker would have no dashboard.
+      env: { ...wasmEnvironment(wasm), WORKERS_AGENTS_PAGE: "required" },
       todo: "read the error above; `npm run test:native` checks the code without Wasm",
     });
   }

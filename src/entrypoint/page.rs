@@ -1,4 +1,4 @@
-//! The dashboard's files, packed by the build script.
+//! The dashboard's files, bundled and packed by the build script.
 
 use worker::{EncodeBody, Headers, Method, Request, Response, ResponseBuilder, Result};
 
@@ -13,9 +13,25 @@ struct Asset {
 
 const ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/assets.rs"));
 
-/// The page runs only its own script, talks only to its own origin, and is framed by nobody.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// The page runs only its own script, talks only to its own origin, and is framed by nobody. Images and
+/// sound of servers are part of their answers.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     media-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// What else browsers are told.
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    // Cached, but asked for every time: a deploy shows at once.
+    ("cache-control", "no-cache"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    (
+        "permissions-policy",
+        "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+    ),
+];
 
 /// Answers a request for one of the files; `None` for any other path.
 pub(super) fn serve(request: &Request) -> Result<Option<Response>> {
@@ -31,11 +47,9 @@ pub(super) fn serve(request: &Request) -> Result<Option<Response>> {
     let headers = Headers::new();
     headers.set("content-type", asset.kind)?;
     headers.set("etag", asset.etag)?;
-    // Cached, but asked for every time: a deploy shows at once.
-    headers.set("cache-control", "no-cache")?;
-    headers.set("content-security-policy", POLICY)?;
-    headers.set("x-content-type-options", "nosniff")?;
-    headers.set("referrer-policy", "no-referrer")?;
+    for (name, value) in HEADERS {
+        headers.set(name, value)?;
+    }
     let known = request.headers().get("if-none-match")?;
     if known.is_some_and(|tags| {
         tags.split(',')
