@@ -362,6 +362,73 @@ pub enum PrivateKey {
 #[error("cryptography: {0}")]
 pub struct CryptoError(pub String);
 
+/// An object of this account that serves MCP over its binding, without HTTP.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ObjectAddress {
+    /// The name of the binding of its namespace.
+    pub binding: String,
+    /// The object's name.
+    pub name: String,
+    /// What it is started with: one JSON value. Secret: it may say who the user is.
+    pub props: Option<String>,
+}
+
+/// The objects that the Worker has bindings of.
+#[async_trait(?Send)]
+pub trait Objects {
+    /// What tells the calling object apart from every other one, of whatever class.
+    fn caller(&self) -> String;
+
+    /// Starts an object, unless it is started. One attempt.
+    async fn connect(&self, to: &ObjectAddress) -> Result<Rc<dyn RemoteObject>, ObjectError>;
+}
+
+/// An object that serves MCP.
+#[async_trait(?Send)]
+pub trait RemoteObject {
+    /// Hands it one message, and gives back the JSON text of what it returns: a message, or an
+    /// array of them. `None` is nothing. A text longer than `max_bytes` is refused unread.
+    ///
+    /// Dropping the future stops waiting; the object is not told.
+    async fn call(&self, message: &str, max_bytes: usize) -> Result<Option<String>, ObjectError>;
+}
+
+/// Why an object behind a binding did not do as it was asked. The texts come from it or from the
+/// platform; they are cut, and not to be trusted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// The Worker has no such binding, or it is not one of a namespace of objects.
+    #[error("binding \"{0}\" not found in env")]
+    NoBinding(String),
+    /// Nothing is known of the Worker's bindings.
+    #[error("no env was provided")]
+    NoEnv,
+    /// It could not be reached, or went down meanwhile.
+    #[error("the object could not be reached: {text}")]
+    Unreachable {
+        /// What the platform says.
+        text: String,
+        /// Whether the platform says that the same call may succeed at once.
+        is_retryable: bool,
+    },
+    /// It has more to do than it can.
+    #[error("the object is overloaded: {0}")]
+    Overloaded(String),
+    /// It is none that serves MCP.
+    #[error("the object does not serve MCP: {0}")]
+    NoServer(String),
+    /// It threw.
+    #[error("the object failed: {0}")]
+    Threw(String),
+    /// What it returned is no JSON.
+    #[error("the object returned what is no JSON: {0}")]
+    NotJson(String),
+    /// What it returned is larger than allowed.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
 /// Everything the core needs, bundled.
 #[derive(Clone)]
 pub struct Ports {
@@ -383,6 +450,18 @@ pub struct Ports {
     pub keys: Rc<dyn KeyValueStore>,
     /// Cryptography.
     pub crypto: Rc<dyn Crypto>,
+    /// The objects behind bindings. Without it, servers that are such objects cannot be connected.
+    pub objects: Option<Rc<dyn Objects>>,
+}
+
+/// Props may say who the user is.
+impl std::fmt::Debug for ObjectAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ObjectAddress")
+            .field("binding", &self.binding)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for SigningKey {

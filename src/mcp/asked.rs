@@ -7,12 +7,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::ServerId;
+use super::dial::Place;
 use super::elicitation::{ElicitMode, ElicitRequest};
 use super::handlers::{Handlers, SamplingResult, sampling_request};
 use super::offers::Offers;
 use crate::protocol::bounded::raw_member;
 use crate::protocol::{RpcError, clip};
-use crate::url_guard::GuardedUrl;
 
 /// The longest reason that a server is told, in characters.
 const MAX_REASON: usize = 500;
@@ -56,7 +56,7 @@ pub(crate) struct Asker {
     pub(crate) offers: Offers,
     pub(crate) handlers: Rc<Handlers>,
     /// Where they are.
-    pub(crate) url: GuardedUrl,
+    pub(crate) place: Place,
 }
 
 /// Answers one request of a server with the result as it goes on the wire.
@@ -69,13 +69,13 @@ pub(crate) async fn answer(
         server,
         offers,
         handlers,
-        url,
+        place,
     } = asker;
     if !offers.cover(method) {
         return Err(Refusal::NotOffered);
     }
     match method {
-        "elicitation/create" => elicit(server, &url, offers, &handlers, params).await,
+        "elicitation/create" => elicit(server, &place, offers, &handlers, params).await,
         "sampling/createMessage" => sample(server, &handlers, params).await,
         "roots/list" => {
             let roots = handlers.roots().ok_or(Refusal::NotOffered)?;
@@ -87,7 +87,7 @@ pub(crate) async fn answer(
 
 async fn elicit(
     server: ServerId,
-    url: &GuardedUrl,
+    place: &Place,
     offers: Offers,
     handlers: &Handlers,
     params: Option<Box<RawValue>>,
@@ -110,7 +110,7 @@ async fn elicit(
         ));
     }
     request.check_form().map_err(Refusal::Invalid)?;
-    request.check_page(url).map_err(Refusal::Invalid)?;
+    request.check_page(place).map_err(Refusal::Invalid)?;
     let outcome = handlers
         .ask(request.clone(), server)
         .await

@@ -44,7 +44,11 @@ impl McpClientManager {
             }
         }
         let manager = Self::on_ports(
-            crate::runtime::ports(&lifecycle.storage(), lifecycle.jobs(CAPABILITY)),
+            crate::runtime::ports(
+                lifecycle.state(),
+                lifecycle.env(),
+                lifecycle.jobs(CAPABILITY),
+            ),
             name,
             version,
             options,

@@ -206,7 +206,7 @@ impl Client {
         let _use = self.begin_use();
         match stored {
             Some(agreed) => {
-                let session = Session::resumed(agreed, self.dial.streamable_http());
+                let session = Session::resumed(agreed, self.dial.streamable_http()?);
                 self.session.replace(Some(Rc::new(session)));
             }
             None => self.adopt(agree(self, hint).await?),
@@ -389,10 +389,12 @@ impl Client {
         let hint = match refused.agreed.wire {
             Wire::HttpSse => Hint::HttpSse,
             // A server that has lost a session is hardly of another era since.
-            Wire::StreamableHttp if !refused.is_modern() && !refuses_revision(error) => {
+            Wire::StreamableHttp | Wire::Rpc
+                if !refused.is_modern() && !refuses_revision(error) =>
+            {
                 Hint::Legacy
             }
-            Wire::StreamableHttp => Hint::Nothing,
+            Wire::StreamableHttp | Wire::Rpc => Hint::Nothing,
         };
         let running = self.renewal.borrow().as_ref().map(Running::join);
         let renewal = running.unwrap_or_else(|| {

@@ -10,7 +10,7 @@ use futures::FutureExt as _;
 
 use super::catalog::{Catalog, ListKind, Loader};
 use super::client::{Client, ClientHooks, ClientParts};
-use super::dial::Dial;
+use super::dial::{Dial, Place};
 use super::document::document_beside;
 use super::event::McpEvent;
 use super::handlers::Handlers;
@@ -503,7 +503,7 @@ impl Connection {
             ..
         } = &*self.common;
         // Judged again at every attempt: the row may be older than the guard.
-        let url = options.url_policy.guard(&server.url)?;
+        let place = Place::of(&server, ports, &options.url_policy)?;
         let mut revealed = (*server).clone();
         if !self.common.reveal(&mut revealed).await? {
             self.conceal_anew(&revealed).await;
@@ -513,7 +513,7 @@ impl Connection {
             .map(|authorizer| Rc::new(Tokens(authorizer)) as Rc<_>);
         let dial = Dial::new(
             ports.clone(),
-            url,
+            place,
             revealed.header_map()?,
             permission,
             options,

@@ -6,18 +6,59 @@ use std::time::Duration;
 use http::HeaderMap;
 
 use super::McpClientOptions;
-use crate::Result;
-use crate::ports::Ports;
-use crate::transport::{HttpSse, HttpSseLimits, Permission, StreamableHttp, Transport};
-use crate::url_guard::GuardedUrl;
+use super::planned::random;
+use super::server::StoredServer;
+use crate::ports::{ObjectAddress, ObjectError, Ports};
+use crate::retry::RetryOptions;
+use crate::transport::{
+    HttpSse, HttpSseLimits, Permission, Rpc, RpcLimits, StreamableHttp, Transport, TransportError,
+};
+use crate::url_guard::{BlockedUrl, GuardedUrl, UrlPolicy};
+use crate::{Error, Result};
 
 /// How long a server that may not speak HTTP+SSE at all has to name its endpoint.
 const GUESS_LIMIT: Duration = Duration::from_secs(3);
 
+/// How starting an object is retried where the platform says that it may help. The delays are below
+/// 100 ms, then below 200 ms.
+const START_RETRY: RetryOptions = RetryOptions {
+    max_attempts: 3,
+    base_delay: Duration::from_millis(50),
+    max_delay: Duration::from_millis(800),
+};
+
+/// Where a server is.
+#[derive(Clone)]
+pub(crate) enum Place {
+    Url(GuardedUrl),
+    /// Behind a binding: it has no URL, and what it names is judged by the policy alone.
+    Object(Rc<ObjectAddress>, UrlPolicy),
+}
+
+impl Place {
+    /// Where a stored server is, judged anew: the row may be older than the policy.
+    pub(crate) fn of(server: &StoredServer, ports: &Ports, policy: &UrlPolicy) -> Result<Self> {
+        if !server.is_rpc() {
+            return Ok(Self::Url(policy.guard(&server.url)?));
+        }
+        let caller = ports.objects.as_ref().map(|objects| objects.caller());
+        let address = server.address(&caller.unwrap_or_default());
+        Ok(Self::Object(Rc::new(address), policy.clone()))
+    }
+
+    /// Judges the address of a page that the server wants a user to open.
+    pub(crate) fn check_page(&self, page: &str) -> Result<(), BlockedUrl> {
+        match self {
+            Self::Url(url) => url.check_page(page),
+            Self::Object(_, policy) => policy.check_page(page),
+        }
+    }
+}
+
 /// Where a server is, and what every request to it carries.
 pub(crate) struct Dial {
     ports: Ports,
-    url: GuardedUrl,
+    place: Place,
     headers: HeaderMap,
     permission: Option<Rc<dyn Permission>>,
     max_response_bytes: usize,
@@ -27,7 +68,7 @@ pub(crate) struct Dial {
 impl Dial {
     pub(crate) fn new(
         ports: Ports,
-        url: GuardedUrl,
+        place: Place,
         headers: HeaderMap,
         permission: Option<Rc<dyn Permission>>,
         options: &McpClientOptions,
@@ -38,7 +79,7 @@ impl Dial {
         };
         Self {
             ports,
-            url,
+            place,
             headers,
             permission,
             max_response_bytes: options.max_response_bytes,
@@ -47,20 +88,68 @@ impl Dial {
     }
 
     /// Where the server is.
-    pub(crate) fn url(&self) -> &GuardedUrl {
-        &self.url
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its URL.
+    ///
+    /// # Errors
+    /// [`Error::UnsupportedTransport`] for a server behind a binding.
+    fn url(&self) -> Result<&GuardedUrl> {
+        match &self.place {
+            Place::Url(url) => Ok(url),
+            Place::Object(..) => Err(Error::UnsupportedTransport("http".into())),
+        }
     }
 
     /// Streamable HTTP. Sends nothing.
-    pub(crate) fn streamable_http(&self) -> Rc<dyn Transport> {
+    pub(crate) fn streamable_http(&self) -> Result<Rc<dyn Transport>> {
         let transport = StreamableHttp::new(
             self.ports.http.clone(),
             self.ports.clock.clone(),
-            self.url.clone(),
+            self.url()?.clone(),
             self.headers.clone(),
             self.max_response_bytes,
         );
-        Rc::new(transport.with_permission(self.permission.clone()))
+        Ok(Rc::new(transport.with_permission(self.permission.clone())))
+    }
+
+    /// Calls of an object. Starts it, more than once where the platform says that it may help.
+    pub(crate) async fn rpc(&self) -> Result<Rc<dyn Transport>> {
+        let Place::Object(address, _) = &self.place else {
+            return Err(Error::UnsupportedTransport("rpc".into()));
+        };
+        let broken = |error: ObjectError| Error::Transport(TransportError::Object(error));
+        let objects = self.ports.objects.as_ref();
+        let objects = objects.ok_or_else(|| broken(ObjectError::NoEnv))?;
+        let mut failed = 0;
+        let object = loop {
+            match objects.connect(address).await {
+                Ok(object) => break object,
+                Err(error) => {
+                    failed += 1;
+                    let may_help = matches!(
+                        error,
+                        ObjectError::Unreachable {
+                            is_retryable: true,
+                            ..
+                        }
+                    );
+                    if !may_help || failed >= START_RETRY.max_attempts {
+                        return Err(broken(error));
+                    }
+                    let pause = START_RETRY.delay(failed, random());
+                    self.ports.clock.sleep(pause).await;
+                }
+            }
+        };
+        Ok(Rc::new(Rpc::new(
+            object,
+            self.ports.clock.clone(),
+            self.ports.spawn.clone(),
+            RpcLimits::new(self.max_response_bytes),
+        )))
     }
 
     /// HTTP+SSE. Opens the stream, and waits for the endpoint; a server that is not known to speak
@@ -74,7 +163,7 @@ impl Dial {
             self.ports.http.clone(),
             self.ports.clock.clone(),
             self.ports.spawn.clone(),
-            self.url.clone(),
+            self.url()?.clone(),
             self.headers.clone(),
             self.permission.clone(),
             limits,

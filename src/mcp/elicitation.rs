@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::ServerId;
+use super::dial::Place;
 use crate::protocol::bounded::raw_member;
 use crate::protocol::clip;
 use crate::protocol::form::{Form, SafeUrl, check_url};
-use crate::url_guard::GuardedUrl;
 use crate::{Error, Result};
 
 /// The longest question that is kept for the user, in bytes.
@@ -127,11 +127,11 @@ impl ElicitRequest {
         }
     }
 
-    /// Whether the server at this URL may show the page to a user.
+    /// Whether the server at this place may show the page to a user.
     ///
     /// # Errors
     /// Why not, for the server.
-    pub(crate) fn check_page(&self, server: &GuardedUrl) -> Result<(), String> {
+    pub(crate) fn check_page(&self, server: &Place) -> Result<(), String> {
         match &self.mode {
             ElicitMode::Form { .. } => Ok(()),
             ElicitMode::Url { url, .. } => server

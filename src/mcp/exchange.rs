@@ -157,7 +157,7 @@ impl Client {
                 server: self.server.clone(),
                 offers: line.offers,
                 handlers: self.handlers.clone(),
-                url: self.dial.url().clone(),
+                place: self.dial.place().clone(),
             };
             async move {
                 let InputRequest { method, params } = request;

@@ -41,6 +41,7 @@ pub(super) async fn agree(client: &Rc<Client>, hint: Hint) -> Result<Session> {
                 outcome => outcome,
             },
             TransportKind::Auto => streamable_http(client, hint, true).await,
+            TransportKind::Rpc => rpc(client, hint).await,
             TransportKind::Other(name) => Err(Error::UnsupportedTransport(name.clone())),
         }
     };
@@ -53,11 +54,11 @@ pub(super) async fn agree(client: &Rc<Client>, hint: Hint) -> Result<Session> {
 /// Compatibility"). Where the probe already meets one without a JSON-RPC body, nothing on this URL
 /// reads JSON-RPC, so the stream is tried before a second POST.
 async fn streamable_http(client: &Rc<Client>, hint: Hint, may_fall_back: bool) -> Result<Session> {
-    let transport = client.dial.streamable_http();
+    let transport = client.dial.streamable_http()?;
     let legacy = newest(client, Era::Legacy);
     let probed = match newest(client, Era::Modern) {
         Some(modern) if hint != Hint::Legacy || legacy.is_none() => {
-            probe(client, &transport, modern).await?
+            probe(client, &transport, modern, Wire::StreamableHttp).await?
         }
         _ => Probed::Legacy(None),
     };
@@ -82,7 +83,8 @@ async fn streamable_http(client: &Rc<Client>, hint: Hint, may_fall_back: bool) -
     if hint == Hint::Legacy && is_refusal(&error) {
         // It may have become a modern server since.
         if let Some(modern) = newest(client, Era::Modern)
-            && let Probed::Modern(session) = probe(client, &transport, modern).await?
+            && let Probed::Modern(session) =
+                probe(client, &transport, modern, Wire::StreamableHttp).await?
         {
             return Ok(*session);
         }
@@ -114,6 +116,23 @@ async fn http_sse(client: &Rc<Client>, is_known: bool) -> Result<Session> {
     let transport = client.dial.http_sse(is_known).await?;
     let session = initialize(client, &transport, revision, Wire::HttpSse).await?;
     Ok(session.holding(slot))
+}
+
+/// An object behind a binding. Those of the TypeScript package are of the legacy era and refuse the
+/// probe; that is remembered.
+async fn rpc(client: &Rc<Client>, hint: Hint) -> Result<Session> {
+    let transport = client.dial.rpc().await?;
+    let legacy = newest(client, Era::Legacy);
+    if let Some(modern) = newest(client, Era::Modern)
+        && (hint != Hint::Legacy || legacy.is_none())
+        && let Probed::Modern(session) = probe(client, &transport, modern, Wire::Rpc).await?
+    {
+        return Ok(*session);
+    }
+    let Some(revision) = legacy else {
+        return Err(ProtocolError::NoCommonVersion(Vec::new()).into());
+    };
+    initialize(client, &transport, revision, Wire::Rpc).await
 }
 
 /// The newest revision of an era that this server may be offered.
@@ -166,6 +185,7 @@ async fn probe(
     client: &Rc<Client>,
     transport: &Rc<dyn Transport>,
     newest: Revision,
+    wire: Wire,
 ) -> Result<Probed> {
     let mut revision = newest;
     // One more probe after a refusal, even if it names the revision that was just refused.
@@ -190,7 +210,7 @@ async fn probe(
             Verdict::Modern(revision, card) => {
                 let agreed = Agreement {
                     revision,
-                    wire: Wire::StreamableHttp,
+                    wire,
                     id: None,
                     card: *card,
                     offers: line.offers,

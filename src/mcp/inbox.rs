@@ -208,7 +208,7 @@ impl Client {
             server: self.server.clone(),
             offers: line.offers,
             handlers: self.handlers.clone(),
-            url: self.dial.url().clone(),
+            place: self.dial.place().clone(),
         };
         let (abort, registration) = AbortHandle::new_pair();
         self.inbox

@@ -200,6 +200,10 @@ impl Client {
         session: &Rc<Session>,
         may_be_asked: bool,
     ) -> Option<Opened> {
+        if session.agreed.wire == Wire::Rpc {
+            // Such a server says something only while it is called.
+            return None;
+        }
         let is_channel = session.agreed.wire == Wire::HttpSse;
         let wanted = match self.options.streams {
             StreamPolicy::Never => is_channel || may_be_asked,

@@ -8,6 +8,7 @@
 
 mod asked;
 mod authorization;
+mod behind;
 mod browser;
 mod call;
 mod callback;

@@ -7,6 +7,7 @@ use http::HeaderName;
 use serde_json::{Map, Value};
 use url::Url;
 
+use super::behind::RegisterRpc;
 use super::server::{HeaderFields, StoredGrant, StoredServer};
 use super::{ReconnectPolicy, ServerId};
 use crate::oauth::{self, ClientInformation, OAuthProvider, OAuthSettings};
@@ -45,6 +46,8 @@ pub struct RegisterServer {
     pub(crate) reconnect: Option<ReconnectPolicy>,
     pub(crate) revisions: Vec<Revision>,
     pub(crate) oauth: RegisterOAuth,
+    /// For a server behind a binding.
+    pub(crate) rpc: Option<RegisterRpc>,
 }
 
 /// How permission for a server is got. What is `None` stays as it was.
@@ -56,6 +59,18 @@ pub(crate) struct RegisterOAuth {
     pub(crate) client_metadata_url: Option<String>,
     pub(crate) grant: Option<StoredGrant>,
     pub(crate) provider: Option<Rc<dyn OAuthProvider>>,
+}
+
+impl RegisterOAuth {
+    /// Whether anything was said.
+    pub(super) fn is_some(&self) -> bool {
+        self.callback_url.is_some()
+            || self.client.is_some()
+            || self.settings.is_some()
+            || self.client_metadata_url.is_some()
+            || self.grant.is_some()
+            || self.provider.is_some()
+    }
 }
 
 impl RegisterServer {
@@ -76,6 +91,7 @@ impl RegisterServer {
             reconnect: stored.reconnect_policy(),
             revisions: stored.chosen_revisions(),
             oauth: RegisterOAuth::default(),
+            rpc: RegisterRpc::again(stored),
         }
     }
 
@@ -90,6 +106,7 @@ impl RegisterServer {
             reconnect: None,
             revisions: Vec::new(),
             oauth: RegisterOAuth::default(),
+            rpc: None,
         }
     }
 
@@ -221,8 +238,10 @@ impl RegisterServer {
         if let TransportKind::Other(name) = &self.transport {
             return Err(Error::UnsupportedTransport(clip(name, 40)));
         }
-        policy.guard(&self.url)?;
-        self.validate_oauth()?;
+        if !self.validate_rpc()? {
+            policy.guard(&self.url)?;
+            self.validate_oauth()?;
+        }
         Ok(self.retry.as_ref().map_or(Ok(()), RetryOptions::validate)?)
     }
 
@@ -321,17 +340,20 @@ impl RegisterServer {
             oauth.client_metadata_url =
                 client_metadata_url.or_else(|| oauth.client_metadata_url.take());
         }
-        let transport = stored.options.transport.get_or_insert_default();
-        transport.kind = Some(self.transport);
-        transport.sealed_headers = None;
-        transport.headers = None;
-        // Where the TypeScript package looks for them.
-        if !self.headers.is_empty() || transport.request_init.is_some() {
-            let headers = self.headers.into_iter();
-            let headers = headers.map(|(name, value)| (name, Value::String(value)));
-            let headers: Map<String, Value> = headers.collect();
-            let init = transport.request_init.get_or_insert_default();
-            init.headers = (!headers.is_empty()).then_some(HeaderFields::Map(headers));
+        RegisterRpc::store(self.rpc, &mut stored);
+        if !stored.is_rpc() {
+            let transport = stored.options.transport.get_or_insert_default();
+            transport.kind = Some(self.transport);
+            transport.sealed_headers = None;
+            transport.headers = None;
+            // Where the TypeScript package looks for them.
+            if !self.headers.is_empty() || transport.request_init.is_some() {
+                let headers = self.headers.into_iter();
+                let headers = headers.map(|(name, value)| (name, Value::String(value)));
+                let headers: Map<String, Value> = headers.collect();
+                let init = transport.request_init.get_or_insert_default();
+                init.headers = (!headers.is_empty()).then_some(HeaderFields::Map(headers));
+            }
         }
         stored.options.reconnect = self.reconnect;
         stored.options.retry = self

@@ -59,19 +59,14 @@ impl StoredServer {
 
     /// Which transport the server is registered with.
     pub fn transport(&self) -> TransportKind {
-        let kind = self
-            .options
-            .transport
-            .as_ref()
-            .and_then(|transport| transport.kind.clone());
         // Rows of servers behind a binding name no transport.
-        kind.unwrap_or_else(|| {
-            if self.url.starts_with("rpc:") {
-                "rpc".into()
-            } else {
-                TransportKind::Auto
-            }
-        })
+        if self.is_rpc() {
+            return TransportKind::Rpc;
+        }
+        let transport = self.options.transport.as_ref();
+        transport
+            .and_then(|transport| transport.kind.clone())
+            .unwrap_or_default()
     }
 
     /// How connecting is retried after a wake.
@@ -89,6 +84,7 @@ impl StoredServer {
         self.url == other.url
             && self.transport() == other.transport()
             && self.revisions() == other.revisions()
+            && self.behind() == other.behind()
             && self
                 .header_map()
                 .is_ok_and(|headers| other.header_map().is_ok_and(|others| others == headers))
@@ -173,6 +169,13 @@ impl StoredServer {
                 hash.update(value.as_bytes());
             }
         }
+        if self.is_rpc() {
+            // With other props it may offer something else.
+            let (binding, isolated, props) = self.behind();
+            hash.update(binding.unwrap_or_default().as_bytes());
+            hash.update([u8::from(isolated)]);
+            hash.update(props.map(Value::to_string).unwrap_or_default().as_bytes());
+        }
         URL_SAFE_NO_PAD.encode(hash.finalize())
     }
 
@@ -249,7 +252,12 @@ impl StoredServer {
     /// A legacy session needs its id and revision; what the server said in its handshake is kept
     /// beside it, so that a wake repeats neither the handshake nor the probe. Where it is not, the
     /// server is taken to have every list, and says so if it has not.
+    ///
+    /// A server behind a binding keeps no session: it may have been evicted itself.
     pub(crate) fn agreement(&self) -> Option<Agreement> {
+        if self.is_rpc() {
+            return None;
+        }
         let transport = self.options.transport.as_ref()?;
         let revision = Revision::parse(transport.protocol_version.as_deref()?)?;
         let (card, id) = match revision.era() {
@@ -279,13 +287,15 @@ impl StoredServer {
     pub(crate) fn set_agreement(&mut self, agreed: Option<&Agreement>) -> bool {
         let before = self.options.clone();
         let spoken = agreed;
-        let transport = self.options.transport.get_or_insert_default();
-        // A session of HTTP+SSE lives as long as its stream, and a legacy server without a session
-        // id keeps nothing that could be taken up again.
-        let agreed =
-            agreed.filter(|agreed| agreed.id.is_some() || agreed.revision.era() == Era::Modern);
-        transport.session_id = agreed.and_then(|agreed| agreed.id.clone());
-        transport.protocol_version = agreed.map(|agreed| agreed.revision.as_str().to_owned());
+        if !self.is_rpc() {
+            let transport = self.options.transport.get_or_insert_default();
+            // A session of HTTP+SSE lives as long as its stream, and a legacy server without a
+            // session id keeps nothing that could be taken up again.
+            let agreed =
+                agreed.filter(|agreed| agreed.id.is_some() || agreed.revision.era() == Era::Modern);
+            transport.session_id = agreed.and_then(|agreed| agreed.id.clone());
+            transport.protocol_version = agreed.map(|agreed| agreed.revision.as_str().to_owned());
+        }
         if let Some(spoken) = spoken {
             let revision = spoken.revision.as_str();
             let card = serde_json::to_value(&spoken.card).ok();
@@ -365,6 +375,7 @@ impl StoredServer {
             transport: match agreed.wire {
                 Wire::StreamableHttp => "streamable-http".into(),
                 Wire::HttpSse => "sse".into(),
+                Wire::Rpc => "rpc".into(),
             },
             until: now.saturating_add(lifetime),
         });
@@ -417,7 +428,7 @@ impl StoredServer {
             id: stored.id.to_string(),
             reason,
         };
-        if !stored.url.starts_with("rpc:") && url::Url::parse(&stored.url).is_err() {
+        if !stored.is_rpc() && url::Url::parse(&stored.url).is_err() {
             return Err(damaged("server_url: not a URL".into()));
         }
         stored
@@ -519,6 +530,15 @@ pub(super) struct ServerOptions {
     /// Ours: what is remembered of sign-ins.
     #[serde(skip_serializing_if = "Option::is_none", with = "member")]
     pub(super) authorization: Option<SignInRecord>,
+    /// For a server behind a binding: the name of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) binding_name: Option<Value>,
+    /// For such a server: what it is started with. Secret.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) props: Option<Value>,
+    /// Ours, for such a server: whether its object is this one's alone.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "lenient")]
+    pub(super) isolated: Option<bool>,
     /// As it was written: [`RetryOptions`] would fill in defaults and drop what it does not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) retry: Option<Value>,

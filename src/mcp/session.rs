@@ -13,12 +13,14 @@ use crate::protocol::request::{ClientInfo, PROTOCOL_VERSION, SESSION_ID};
 use crate::protocol::{Era, Revision};
 use crate::transport::{Transport, TransportError, TransportKind};
 
-/// Which of the HTTP transports a session runs over.
+/// Which of the transports a session runs over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     StreamableHttp,
     /// The HTTP+SSE transport of 2024-11-05. Its stream is the session.
     HttpSse,
+    /// Calls of an object behind a binding.
+    Rpc,
 }
 
 impl Wire {
@@ -27,6 +29,7 @@ impl Wire {
         match self {
             Self::StreamableHttp => TransportKind::StreamableHttp,
             Self::HttpSse => TransportKind::Sse,
+            Self::Rpc => TransportKind::Rpc,
         }
     }
 }

@@ -140,6 +140,9 @@ impl Common {
         if let Some(known) = known.filter(|known| known.server_url() == server.url) {
             return Ok(Some(known));
         }
+        if server.is_rpc() {
+            return Ok(None);
+        }
         let Some(provider) = self.provider(server)? else {
             return Ok(None);
         };
@@ -164,7 +167,7 @@ impl Common {
     /// Who keeps what is granted for a server.
     pub(super) fn provider(&self, server: &StoredServer) -> Result<Option<Rc<dyn OAuthProvider>>> {
         let given = self.providers.borrow().get(server.id.as_str()).cloned();
-        if given.is_some() || server.url.starts_with("rpc:") {
+        if given.is_some() || server.is_rpc() {
             return Ok(given);
         }
         let context = self.provider_context(server);

@@ -6,13 +6,14 @@ mod crypto;
 mod fetch;
 mod jobs;
 mod log;
+mod rpc;
 mod storage;
 mod tasks;
 
 use std::rc::Rc;
 
 use futures::future::LocalBoxFuture;
-use worker::Storage;
+use worker::{Env, State};
 
 use crate::Error;
 use crate::ports::{Clock, Jobs, Ports, Spawn};
@@ -23,7 +24,8 @@ pub use log::log_events;
 pub(crate) use storage::KeyValue;
 
 /// The ports of one Durable Object.
-pub(crate) fn ports(storage: &Storage, jobs: Rc<dyn Jobs>) -> Ports {
+pub(crate) fn ports(state: &State, env: &Env, jobs: Rc<dyn Jobs>) -> Ports {
+    let storage = &state.storage();
     Ports {
         http: Rc::new(fetch::Fetcher::platform()),
         clock: Rc::new(clock::Timers::new()),
@@ -34,6 +36,7 @@ pub(crate) fn ports(storage: &Storage, jobs: Rc<dyn Jobs>) -> Ports {
         jobs,
         keys: Rc::new(KeyValue::of(storage)),
         crypto: Rc::new(crypto::WebCrypto),
+        objects: Some(Rc::new(rpc::Bindings::new(env, state.id().to_string()))),
     }
 }
 

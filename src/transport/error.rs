@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::PermissionError;
-use crate::ports::HttpError;
+use crate::ports::{HttpError, ObjectError};
 use crate::protocol::sse::SseError;
 use crate::protocol::{ProtocolError, RpcError};
 use crate::url_guard::{BlockedUrl, RedirectError};
@@ -16,6 +16,9 @@ pub enum TransportError {
     /// Nothing came back.
     #[error(transparent)]
     Network(#[from] HttpError),
+    /// The object behind a binding did not answer.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
     /// A status other than 2xx.
     #[error(transparent)]
     Status(Box<HttpFailure>),
@@ -77,6 +80,13 @@ impl TransportError {
             Self::Status(failure) | Self::NotResumed(failure) => {
                 is_transient_status(failure.status)
             }
+            // What threw may be fixed by the next deployment, as a server that says 500.
+            Self::Object(error) => matches!(
+                error,
+                ObjectError::Unreachable { .. }
+                    | ObjectError::Overloaded(_)
+                    | ObjectError::Threw(_)
+            ),
             Self::Permission(error) => error.is_transient,
             Self::NoEndpoint(reason) => *reason != NoEndpoint::OtherEvent,
             Self::Redirect(_)

@@ -2,7 +2,7 @@
 //!
 //! [`StreamableHttp`] posts each message and reads its answer from the same exchange; an answer
 //! that breaks off may be taken up again. [`HttpSse`] is the older transport: answers arrive on one
-//! stream, which stays open.
+//! stream, which stays open. [`Rpc`] calls an object of the same account, without HTTP.
 
 use async_trait::async_trait;
 use futures::stream::LocalBoxStream;
@@ -18,12 +18,14 @@ mod failure;
 mod http_sse;
 mod permission;
 mod resume;
+mod rpc;
 mod streamable_http;
 
 pub(crate) use error::is_transient_status;
 pub use error::{HttpFailure, NoEndpoint, TransportError, UnusableAnswer, UnusableReason};
 pub use http_sse::{HttpSse, HttpSseLimits};
 pub use permission::{Permission, PermissionError, Ticket, Verdict};
+pub use rpc::{Rpc, RpcLimits};
 pub use streamable_http::StreamableHttp;
 
 /// The transports a server can be registered with.
@@ -37,6 +39,9 @@ pub enum TransportKind {
     StreamableHttp,
     /// HTTP+SSE, the transport of revision 2024-11-05.
     Sse,
+    /// Calls of an object behind a binding. Servers are registered for it by
+    /// [`RegisterServer::rpc`](crate::RegisterServer::rpc) alone.
+    Rpc,
     /// A name found in storage or given by a caller that this version does not speak. Kept, so
     /// that a row written by another version stays intact.
     Other(String),
@@ -49,6 +54,7 @@ impl TransportKind {
             Self::Auto => "auto",
             Self::StreamableHttp => "streamable-http",
             Self::Sse => "sse",
+            Self::Rpc => "rpc",
             Self::Other(name) => name,
         }
     }
@@ -60,6 +66,7 @@ impl From<&str> for TransportKind {
             "auto" => Self::Auto,
             "streamable-http" => Self::StreamableHttp,
             "sse" => Self::Sse,
+            "rpc" => Self::Rpc,
             other => Self::Other(other.to_owned()),
         }
     }

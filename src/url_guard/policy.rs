@@ -129,6 +129,16 @@ impl UrlPolicy {
     }
 
     /// Judges the address of a page for a browser, which may have a user name before its host.
+    /// Judges the address of a page that a user is to open, and that a server without a URL of its
+    /// own has named.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub(crate) fn check_page(&self, text: &str) -> Result<(), BlockedUrl> {
+        let url = Url::parse(text).map_err(|_| BlockedUrl::malformed())?;
+        self.guard_page(url).map(drop)
+    }
+
     pub(super) fn guard_page(&self, mut url: Url) -> Result<GuardedUrl, BlockedUrl> {
         // Both fail for URLs without a host only, and those are refused anyway.
         let _ = url.set_username("");

@@ -210,6 +210,7 @@ impl Object {
             catalogs: Rc::new(watched()),
             keys: Rc::new(watched()),
             crypto: Rc::new(NativeCrypto),
+            objects: None,
         };
         Self {
             manager: McpClientManager::on_ports(ports, "gull", "0.4.0", options.clone()),

@@ -473,6 +473,8 @@ pub struct World {
     pub jobs: Rc<MemoryJobs>,
     pub catalogs: Rc<MemoryCatalogs>,
     pub keys: Rc<MemoryKeys>,
+    /// The objects behind bindings.
+    pub objects: Option<Rc<dyn Objects>>,
     pub options: McpClientOptions,
 }
 
@@ -487,6 +489,7 @@ impl World {
             jobs: Rc::default(),
             catalogs: Rc::default(),
             keys: Rc::default(),
+            objects: None,
             options: McpClientOptions::default(),
         }
     }
@@ -503,6 +506,7 @@ impl World {
             catalogs: self.catalogs.clone(),
             keys: self.keys.clone(),
             crypto: Rc::new(NativeCrypto),
+            objects: self.objects.clone(),
         };
         McpClientManager::on_ports(ports, "gull", "0.4.0", self.options.clone())
     }

@@ -1,0 +1,31 @@
+// Objects behind bindings, called by JavaScript RPC. Messages come and go as JSON text.
+
+// A binding of a service answers to every name, too: what makes a namespace is having both of these.
+const isNamespace = (it) =>
+  typeof it === "object" && it !== null && typeof it.idFromName === "function" && typeof it.newUniqueId === "function";
+
+// `undefined` where the Worker has no such binding.
+export function stub(env, binding, name) {
+  const namespace = Object.hasOwn(env, binding) ? env[binding] : undefined;
+  return isNamespace(namespace) ? namespace.get(namespace.idFromName(name)) : undefined;
+}
+
+export async function start(object, props) {
+  await object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props));
+}
+
+// Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
+export async function call(object, message, most) {
+  const result = await object.handleMcpMessage(JSON.parse(message));
+  if (result === undefined || result === null) return undefined;
+  try {
+    const text = JSON.stringify(result);
+    if (typeof text !== "string") throw new TypeError(`a ${typeof result}`);
+    return text.length > most ? text.length : text;
+  } catch (error) {
+    throw Object.assign(new Error(String(error?.message)), { notJson: true });
+  } finally {
+    // A result may hold on to something at the other side. Values do not, and have no such method.
+    if (typeof result === "object") result[Symbol.dispose]?.();
+  }
+}
