@@ -10,13 +10,23 @@ export function stub(env, binding, name) {
   return isNamespace(namespace) ? namespace.get(namespace.idFromName(name)) : undefined;
 }
 
+// A call holds on to both objects until its promise is let go, even one that failed; without this, until the garbage is
+// collected, and neither of them can be evicted meanwhile.
+async function settled(promise) {
+  try {
+    return await promise;
+  } finally {
+    promise[Symbol.dispose]?.();
+  }
+}
+
 export async function start(object, props) {
-  await object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props));
+  await settled(object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props)));
 }
 
 // Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
 export async function call(object, message, most) {
-  const result = await object.handleMcpMessage(JSON.parse(message));
+  const result = await settled(object.handleMcpMessage(JSON.parse(message)));
   if (result === undefined || result === null) return undefined;
   try {
     const text = JSON.stringify(result);
@@ -25,7 +35,7 @@ export async function call(object, message, most) {
   } catch (error) {
     throw Object.assign(new Error(String(error?.message)), { notJson: true });
   } finally {
-    // A result may hold on to something at the other side. Values do not, and have no such method.
-    if (typeof result === "object") result[Symbol.dispose]?.();
+    // A result may hold on to something at the other side, too. Plain values have no such method.
+    result[Symbol.dispose]?.();
   }
 }

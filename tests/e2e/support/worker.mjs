@@ -44,8 +44,11 @@ function builtModules(folder) {
   };
 }
 
+/** A class is one of the same Worker, unless it is given with the name of another: `{ className, scriptName }`. */
 const asBindings = (objects) =>
-  Object.fromEntries(Object.entries(objects).map(([name, className]) => [name, { className, useSQLite: true }]));
+  Object.fromEntries(
+    Object.entries(objects).map(([name, of]) => [name, { useSQLite: true, ...(of.className ? of : { className: of }) }]),
+  );
 
 /**
  * Starts a Worker and resolves when it answers.
@@ -57,6 +60,7 @@ const asBindings = (objects) =>
  * - `objects`: Durable Object bindings, `{ BINDING: "Class" }`
  * - `vars`: variables and secrets
  * - `storage`: folder of the objects' storage; without it a temporary one
+ * - `beside`: a Worker on the same storage, `{ name, script, objects }`; it is not reached from outside
  * - `port`: 0 takes a free one
  * - `direct`: also a socket at `directOrigin` with nothing between it and the Worker. Others go through a proxy of
  *   Miniflare's, which keeps it to itself when a client hangs up
@@ -89,21 +93,19 @@ class RunningWorker {
     port = 0,
     direct = false,
     outbound,
+    beside,
   }) {
-    this.#options = { build, script, flags, kv, objects, vars, port, direct, outbound };
+    this.#options = { build, script, flags, kv, objects, vars, port, direct, outbound, beside };
     this.storage = storage;
   }
 
   async start() {
-    const { build, script, flags, kv, objects, vars, port, direct, outbound } = this.#options;
+    const { build, script, flags, kv, objects, vars, port, direct, outbound, beside } = this.#options;
     this.storage ??= await temporaryFolder();
     const source = script ? { script, modules: true } : builtModules(inRoot(build));
     const { compatibilityDate, compatibilityFlags } = await compatibility();
-    this.#miniflare = new Miniflare({
+    const worker = {
       name: SCRIPT,
-      host: "127.0.0.1",
-      port,
-      cf: false,
       compatibilityDate,
       compatibilityFlags: [...compatibilityFlags, ...flags],
       ...source,
@@ -112,6 +114,20 @@ class RunningWorker {
       outboundService: outbound,
       unsafeDirectSockets: direct ? [{ host: "127.0.0.1", port: 0 }] : undefined,
       durableObjects: asBindings(objects),
+    };
+    const other = beside && {
+      name: beside.name,
+      compatibilityDate,
+      compatibilityFlags: [...compatibilityFlags, "nodejs_compat"],
+      modules: true,
+      script: beside.script,
+      durableObjects: asBindings(beside.objects),
+    };
+    this.#miniflare = new Miniflare({
+      host: "127.0.0.1",
+      port,
+      cf: false,
+      ...(other ? { workers: [worker, other] } : worker),
       durableObjectsPersist: this.storage,
       unsafeInspectDurableObjects: true,
       handleRuntimeStdio: (stdout, stderr) => {
@@ -143,8 +159,8 @@ class RunningWorker {
   }
 
   /** Drops one object from memory and keeps its storage, as the platform does with an idle object. */
-  evict(className, name) {
-    return this.#miniflare.unsafeEvictDurableObject(SCRIPT, className, { name });
+  evict(className, name, script = SCRIPT) {
+    return this.#miniflare.unsafeEvictDurableObject(script, className, { name });
   }
 
   /** SQL inside one object: `sql("ToolAgent", "name", "SELECT …", ...bindings)` gives rows. */

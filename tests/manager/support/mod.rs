@@ -5,6 +5,7 @@ pub mod auth_world;
 pub mod case_server;
 pub mod crypto;
 pub mod mcp_server;
+pub mod objects;
 pub mod streams;
 pub mod talker;
 
