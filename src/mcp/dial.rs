@@ -19,6 +19,8 @@ use crate::{Error, Result};
 /// How long a server that may not speak HTTP+SSE at all has to name its endpoint.
 const GUESS_LIMIT: Duration = Duration::from_secs(3);
 
+/// How long an object stays in memory at least when nobody uses it.
+const EVICTED_AFTER: Duration = Duration::from_secs(10);
 /// How starting an object is retried where the platform says that it may help. The delays are below
 /// 100 ms, then below 200 ms.
 const START_RETRY: RetryOptions = RetryOptions {
@@ -115,8 +117,10 @@ impl Dial {
         Ok(Rc::new(transport.with_permission(self.permission.clone())))
     }
 
-    /// Calls of an object. Starts it, more than once where the platform says that it may help.
-    pub(crate) async fn rpc(&self) -> Result<Rc<dyn Transport>> {
+    /// Calls of an object. Starts it, more than once where the platform says that it may help. With
+    /// `is_asked` the object must know what may be asked of us: then it is told anew after a silence
+    /// in which it may have been evicted.
+    pub(crate) async fn rpc(&self, is_asked: bool) -> Result<Rc<dyn Transport>> {
         let Place::Object(address, _) = &self.place else {
             return Err(Error::UnsupportedTransport("rpc".into()));
         };
@@ -148,7 +152,10 @@ impl Dial {
             object,
             self.ports.clock.clone(),
             self.ports.spawn.clone(),
-            RpcLimits::new(self.max_response_bytes),
+            RpcLimits {
+                forgets_after: is_asked.then_some(EVICTED_AFTER),
+                ..RpcLimits::new(self.max_response_bytes)
+            },
         )))
     }
 

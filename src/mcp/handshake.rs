@@ -121,7 +121,7 @@ async fn http_sse(client: &Rc<Client>, is_known: bool) -> Result<Session> {
 /// An object behind a binding. Those of the TypeScript package are of the legacy era and refuse the
 /// probe; that is remembered.
 async fn rpc(client: &Rc<Client>, hint: Hint) -> Result<Session> {
-    let transport = client.dial.rpc().await?;
+    let transport = client.dial.rpc(client.offers().any()).await?;
     let legacy = newest(client, Era::Legacy);
     if let Some(modern) = newest(client, Era::Modern)
         && (hint != Hint::Legacy || legacy.is_none())

@@ -10,32 +10,53 @@ export function stub(env, binding, name) {
   return isNamespace(namespace) ? namespace.get(namespace.idFromName(name)) : undefined;
 }
 
-// A call holds on to both objects until its promise is let go, even one that failed; without this, until the garbage is
-// collected, and neither of them can be evicted meanwhile.
-async function settled(promise) {
-  try {
-    return await promise;
-  } finally {
-    promise[Symbol.dispose]?.();
-  }
-}
+// A call holds on to both objects until its promise is let go, even one that has failed: without that, until the
+// garbage is collected, and neither of them can be evicted meanwhile.
+const letGo = (promise) => promise[Symbol.dispose]?.();
 
 export async function start(object, props) {
-  await settled(object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props)));
+  const started = object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props));
+  try {
+    await started;
+  } finally {
+    letGo(started);
+  }
 }
 
-// Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
-export async function call(object, message, most) {
-  const result = await settled(object.handleMcpMessage(JSON.parse(message)));
-  if (result === undefined || result === null) return undefined;
+export class Call {
+  #returned;
+
+  constructor(object, message) {
+    this.#returned = object.handleMcpMessage(JSON.parse(message));
+  }
+
+  // Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
+  async text(most) {
+    let result;
+    try {
+      result = await this.#returned;
+      if (result === undefined || result === null) return undefined;
+      const text = asText(result);
+      return text.length > most ? text.length : text;
+    } finally {
+      letGo(this.#returned);
+      // A result may hold on to something at the other side, too. Plain values have no such method.
+      result?.[Symbol.dispose]?.();
+    }
+  }
+
+  // Nobody waits for it any more.
+  abandon() {
+    letGo(this.#returned);
+  }
+}
+
+function asText(result) {
   try {
     const text = JSON.stringify(result);
-    if (typeof text !== "string") throw new TypeError(`a ${typeof result}`);
-    return text.length > most ? text.length : text;
+    if (typeof text === "string") return text;
   } catch (error) {
     throw Object.assign(new Error(String(error?.message)), { notJson: true });
-  } finally {
-    // A result may hold on to something at the other side, too. Plain values have no such method.
-    result[Symbol.dispose]?.();
   }
+  throw Object.assign(new Error(`a ${typeof result}`), { notJson: true });
 }

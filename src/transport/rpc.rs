@@ -3,24 +3,30 @@
 //!
 //! A server that asks something returns the question in place of the response. The answer goes to it
 //! as the argument of a further call, and that one's result goes on where the first broke off: with
-//! the next question, or with the response. An `McpAgent` of the npm package `agents` hands out those
-//! further results in the order in which the answers came, so with several calls under way the
-//! response to one may be the result of another's: responses are told apart by their ids alone.
+//! the next question, or with the response.
+//!
+//! So an `McpAgent` of the npm package `agents` does with its own questions, whose ids begin with
+//! `elicit_`. It hands out the further results in the order in which the answers came: with several
+//! calls under way, the response to one may be the result of another's. Responses are therefore told
+//! apart by their ids alone. With questions that its tools ask through the MCP SDK it returns nothing
+//! more, except to a call whose message has the id of the request. Such a call goes ahead of the
+//! answer: a response that the server does not wait for, and passes over.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
-use futures::future::{Either, LocalBoxFuture, select};
+use futures::future::{AbortHandle, Abortable, Either, LocalBoxFuture, join, select};
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::HeaderMap;
 
 use super::{Answer, Incoming, Outgoing, SessionHeader, Transport, TransportError};
-use crate::ports::{Clock, ObjectError, RemoteObject, Spawn};
+use crate::ports::{Clock, ObjectError, RemoteObject, Spawn, Timestamp};
 use crate::protocol::jsonrpc::decode;
 use crate::protocol::{Message, RequestId};
 
@@ -34,23 +40,27 @@ pub struct RpcLimits {
     pub answers: usize,
     /// How long an answer may be under way.
     pub answer_time: Duration,
+    /// When nothing was called for so long, the transport is closed: the object may have been
+    /// evicted, and have forgotten what its caller can do. `None` where it need not know.
+    pub forgets_after: Option<Duration>,
 }
 
 impl RpcLimits {
-    /// 64 answers, and ten minutes for each.
+    /// 64 answers, and ten minutes for each; nothing is forgotten.
     pub const fn new(result_bytes: usize) -> Self {
         Self {
             result_bytes,
             answers: 64,
             answer_time: Duration::from_mins(10),
+            forgets_after: None,
         }
     }
 }
 
 /// The transport to one object.
 ///
-/// It is closed when the platform says that the object is gone: whatever was agreed on with it is
-/// gone, too. There is no stream to listen on: a server says something only while it is called.
+/// It is closed when the platform says that the object is gone, or when it may be: whatever was agreed
+/// on with it is gone, too. There is no stream to listen on: a server says something only while it is called.
 pub struct Rpc {
     object: Rc<dyn RemoteObject>,
     clock: Rc<dyn Clock>,
@@ -70,22 +80,26 @@ impl Rpc {
         spawn: Rc<dyn Spawn>,
         limits: RpcLimits,
     ) -> Self {
+        let desk = Rc::<Desk>::default();
+        desk.used(clock.now());
         Self {
             object,
             clock,
             spawn,
             limits,
-            desk: Rc::default(),
+            desk,
         }
     }
 
-    fn call(&self, body: &str) -> LocalBoxFuture<'static, Returned> {
-        let (object, body, most) = (
-            self.object.clone(),
-            body.to_owned(),
-            self.limits.result_bytes,
-        );
-        async move { object.call(&body, most).await }.boxed_local()
+    fn call(&self, body: String) -> LocalBoxFuture<'static, Returned> {
+        let (object, most) = (self.object.clone(), self.limits.result_bytes);
+        let (clock, desk) = (self.clock.clone(), self.desk.clone());
+        async move {
+            let returned = object.call(&body, most).await;
+            desk.used(clock.now());
+            returned
+        }
+        .boxed_local()
     }
 
     /// What belongs to one request, as it comes.
@@ -96,7 +110,7 @@ impl Rpc {
                 id: id.clone(),
                 desk: self.desk.clone(),
             },
-            call: Some(self.call(body)),
+            call: Some(self.call(body.to_owned())),
             queue,
         };
         Ok(stream::unfold(exchange, async |mut exchange| {
@@ -107,19 +121,39 @@ impl Rpc {
     }
 
     /// Answers a question, and goes on with the request that it belongs to. Nobody waits for that
-    /// here: the request does. The call is waited for even when the request is given up, because its
-    /// result may be the response to another one.
-    fn answer(&self, question: &RequestId, body: &str) -> Result<(), TransportError> {
+    /// here: the request does.
+    fn answer(&self, question: &RequestId, body: String) -> Result<(), TransportError> {
         let asker = self.desk.begin_answer(question, self.limits.answers)?;
-        let (call, desk) = (self.call(body), self.desk.clone());
+        let under_way = UnderWay(self.desk.clone());
+        let desk = self.desk.clone();
+        // Where the result of the answer is the continuation, it may be that of another request.
+        let ahead = asker
+            .as_ref()
+            .filter(|_| !is_of_the_class(question))
+            .and_then(|asker| Some((asker.clone(), self.call(nothing(asker)?))));
+        let (abort, registration) = AbortHandle::new_pair();
+        if let Some((asker, _)) = &ahead {
+            desk.ends_with(asker, abort);
+        }
+        let answer = self.call(body);
         let patience = self.clock.sleep(self.limits.answer_time);
-        self.spawn.spawn(Box::pin(async move {
-            let returned = match select(call, patience).await {
-                Either::Left((returned, _)) => returned,
-                Either::Right(_) => Ok(None),
+        let work = async move {
+            let ahead = async {
+                if let Some((asker, call)) = ahead {
+                    // A server may refuse it as well as pass it over.
+                    let returned = call.await.or_else(|error| match error {
+                        ObjectError::Unreachable { .. } | ObjectError::TooLarge(_) => Err(error),
+                        _ => Ok(None),
+                    });
+                    desk.take(Some(&asker), returned);
+                }
             };
-            desk.end_answer(asker.as_ref(), returned);
-        }));
+            let answer = async { desk.take(asker.as_ref(), answer.await) };
+            select(pin!(join(ahead, answer)), patience).await;
+            drop(under_way);
+        };
+        let work = Abortable::new(work, registration).map(drop);
+        self.spawn.spawn(work.boxed_local());
         Ok(())
     }
 }
@@ -127,21 +161,22 @@ impl Rpc {
 #[async_trait(?Send)]
 impl Transport for Rpc {
     async fn send(&self, message: &Outgoing) -> Result<Answer, TransportError> {
-        if !self.is_open() {
-            return Err(TransportError::Closed);
-        }
         let messages = match &message.id {
+            _ if self.desk.0.borrow().is_closed => return Err(TransportError::Closed),
             Some(id) => {
+                if !self.is_open() {
+                    return Err(TransportError::Closed);
+                }
                 let mut messages = self.request(id, &message.body)?;
                 let first = messages.next().await.transpose()?;
                 stream::iter(first.map(Ok)).chain(messages).boxed_local()
             }
             None => {
                 if let Some(question) = answered(&message.body) {
-                    self.answer(&question, &message.body)?;
+                    self.answer(&question, message.body.clone())?;
                 } else {
                     // Nothing is due for a notification, and what comes may be somebody's all the same.
-                    let returned = self.call(&message.body).await;
+                    let returned = self.call(message.body.clone()).await;
                     let failed = returned.as_ref().err().cloned();
                     self.desk.take(None, returned);
                     failed.map_or(Ok(()), Err)?;
@@ -166,8 +201,24 @@ impl Transport for Rpc {
     }
 
     fn is_open(&self) -> bool {
-        !self.desk.0.borrow().is_closed
+        let state = self.desk.0.borrow();
+        let idle = self.clock.now().saturating_sub(state.used_at);
+        let idle = Duration::from_millis(idle);
+        let is_used = !state.waiters.is_empty();
+        let forgets = self.limits.forgets_after;
+        !state.is_closed && (is_used || forgets.is_none_or(|after| idle < after))
     }
+}
+
+/// Whether the class `McpAgent` itself asks, and not one of its tools through the SDK.
+fn is_of_the_class(question: &RequestId) -> bool {
+    matches!(question, RequestId::Text(id) if id.starts_with("elicit_"))
+}
+
+/// A response to nothing, with the id of a request.
+fn nothing(id: &RequestId) -> Option<String> {
+    let id = serde_json::to_string(id).ok()?;
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#))
 }
 
 /// Which question of the server a message answers.
@@ -218,7 +269,19 @@ impl Drop for Waiting {
         let waiter = state.waiters.remove(&self.id);
         state.questions.retain(|_, asker| *asker != self.id);
         drop(state);
-        drop(waiter);
+        for call in waiter.iter().flat_map(|waiter| &waiter.calls) {
+            call.abort();
+        }
+    }
+}
+
+/// An answer that is on its way.
+struct UnderWay(Rc<Desk>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.0.borrow_mut().answers -= 1;
+        self.0.end_hopeless();
     }
 }
 
@@ -234,11 +297,16 @@ struct State {
     /// Answers that are under way.
     answers: usize,
     is_closed: bool,
+    /// When a call has returned last.
+    used_at: Timestamp,
 }
 
 struct Waiter {
     sender: UnboundedSender<Item>,
+    /// Whether the call of the request itself is under way.
     is_called: bool,
+    /// Further calls that are made for it alone.
+    calls: Vec<AbortHandle>,
 }
 
 impl Desk {
@@ -247,6 +315,7 @@ impl Desk {
         let waiter = Waiter {
             sender,
             is_called: true,
+            calls: Vec::new(),
         };
         let earlier = self.0.borrow_mut().waiters.insert(id.clone(), waiter);
         drop(earlier);
@@ -280,10 +349,15 @@ impl Desk {
         Ok(asker)
     }
 
-    fn end_answer(&self, asker: Option<&RequestId>, returned: Returned) {
-        self.0.borrow_mut().answers -= 1;
-        self.take(asker, returned);
-        self.end_hopeless();
+    fn used(&self, now: Timestamp) {
+        self.0.borrow_mut().used_at = now;
+    }
+
+    /// These calls are over when the request is.
+    fn ends_with(&self, asker: &RequestId, calls: AbortHandle) {
+        if let Some(waiter) = self.0.borrow_mut().waiters.get_mut(asker) {
+            waiter.calls.push(calls);
+        }
     }
 
     /// Hands out what a call returned. `asker` is the request that it was made for.

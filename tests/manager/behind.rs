@@ -10,8 +10,8 @@ use workers_agents::protocol::CallToolResult;
 use workers_agents::transport::TransportError;
 use workers_agents::{
     CallOptions, ConnectionState, ElicitMode, ElicitRequest, ElicitResult, ElicitationHandlers,
-    Error, McpClientManager, McpEvent, ReconnectPolicy, RegisterServer, Revision, ServerFilter,
-    ServerId, TransportKind, UrlPolicy,
+    Error, McpClientManager, ReconnectPolicy, RegisterServer, Revision, SamplingRequest,
+    SamplingResult, ServerFilter, ServerId, TransportKind, UrlPolicy,
 };
 
 use crate::support::objects::{Back, Fleet, Returned, Worker, response, text};
@@ -207,7 +207,7 @@ fn the_object_is_one_of_its_own_where_that_is_wanted_also_after_a_wake() {
 
 #[test]
 fn several_messages_are_delivered_in_order_with_progress_and_changed_lists() {
-    let (mut world, _) = world(|message| {
+    let (mut world, fleet) = world(|message| {
         let params = &message["params"];
         (message["method"] == "tools/call").then(|| {
             let progress = |n: u32| {
@@ -224,14 +224,6 @@ fn several_messages_are_delivered_in_order_with_progress_and_changed_lists() {
     });
     let mcp = world.manager();
     add(&mut world, &mcp, counter()).unwrap();
-    let lists = Rc::new(RefCell::new(0));
-    let count = lists.clone();
-    mcp.on_observability_event(move |event| {
-        if matches!(event, McpEvent::ListChanged { .. }) {
-            *count.borrow_mut() += 1;
-        }
-    })
-    .detach();
     let heard: Rc<RefCell<Vec<f64>>> = Rc::default();
     let hears = heard.clone();
     let options =
@@ -240,7 +232,11 @@ fn several_messages_are_delivered_in_order_with_progress_and_changed_lists() {
     assert_eq!(result.unwrap().text(), "done");
     assert_eq!(*heard.borrow(), [1.0, 2.0]);
     world.pass(Duration::from_secs(2), Duration::from_millis(100));
-    assert_eq!(*lists.borrow(), 1, "the list was not loaded again");
+    assert_eq!(
+        fleet.all("tools/list").len(),
+        2,
+        "the list was not loaded again"
+    );
 }
 
 #[test]
@@ -356,27 +352,87 @@ fn a_call_that_is_given_up_while_the_user_thinks_leaves_others_alone() {
     drop(back_of_other);
 }
 
+/// As the real class has it: what comes after the answer to a question of a tool is the result of
+/// whichever call has the id of the request.
 #[test]
-fn sampling_that_nobody_offers_is_refused_and_the_call_goes_on() {
-    let (mut world, fleet) = world(|message| match message["method"].as_str() {
-        Some("tools/call") => Some(Back::json(json!({
-            "jsonrpc": "2.0", "id": message["id"].to_string() + "-s",
-            "method": "sampling/createMessage", "params": {"messages": []},
-        }))),
-        None => {
-            let id = message["id"].as_str().unwrap().trim_end_matches("-s");
-            let id: i64 = id.parse().unwrap();
-            Some(Back::json(
-                json!({"jsonrpc": "2.0", "id": id, "result": text("went on")}),
-            ))
-        }
-        _ => None,
+fn what_a_tool_asks_through_the_sdk_is_answered_and_the_response_collected() {
+    let (mut world, _, calls) = queued();
+    let mcp = world.manager();
+    mcp.configure_sampling(async |_: SamplingRequest, _: ServerId| {
+        Ok(SamplingResult::Message(json!({"role": "assistant"})))
     });
+    add(&mut world, &mcp, counter()).unwrap();
+    let outcome = call(&mut world, &mcp, "ask");
+    let (request, mut back) = next(&calls);
+    let mut answers = Vec::new();
+    for (id, method) in [(0, "sampling/createMessage"), (1, "roots/list")] {
+        let params = json!({"messages": []});
+        let question = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        send(back, question);
+        world.settle();
+        // The call that collects is there before the answer, or it would be too late.
+        let (collects, collected) = next(&calls);
+        assert_eq!(
+            (&collects["id"], &collects["result"]),
+            (&request["id"], &json!({}))
+        );
+        let (answer, of_answer) = next(&calls);
+        assert_eq!(answer["id"], id);
+        answers.push((answer, of_answer));
+        back = collected;
+    }
+    send(back, response(&request, text("done")));
+    world.settle();
+    assert_eq!(outcome.outcome().unwrap().unwrap().text(), "done");
+    assert_eq!(answers[0].0["result"]["role"], "assistant");
+    assert_eq!(
+        answers[1].0["error"]["code"], -32601,
+        "roots are not offered"
+    );
+    // They would have lasted until the server gives them up.
+    assert!(answers.iter().all(|(_, answer)| answer.is_canceled()));
+    assert!(call(&mut world, &mcp, "echo").outcome().is_none());
+}
+
+#[test]
+fn a_server_that_goes_on_by_the_answer_may_refuse_what_goes_ahead() {
+    let (mut world, _, calls) = queued();
     let mcp = world.manager();
     add(&mut world, &mcp, counter()).unwrap();
-    let outcome = call(&mut world, &mcp, "ask").outcome();
-    assert_eq!(outcome.unwrap().unwrap().text(), "went on");
-    assert_eq!(fleet.answers()[0]["error"]["code"], -32601);
+    let outcome = call(&mut world, &mcp, "ask");
+    let (request, back) = next(&calls);
+    let question = json!({"jsonrpc": "2.0", "id": "q", "method": "roots/list"});
+    send(back, question);
+    world.settle();
+    let refused = ObjectError::Threw("unknown response".into());
+    next(&calls).1.send(Err(refused)).unwrap();
+    world.settle();
+    assert!(outcome.outcome().is_none());
+    send(next(&calls).1, response(&request, text("went on")));
+    world.settle();
+    assert_eq!(outcome.outcome().unwrap().unwrap().text(), "went on");
+}
+
+#[test]
+fn an_object_that_may_have_been_evicted_is_told_again_what_it_may_ask() {
+    for (offers, greeted) in [(true, 2), (false, 1)] {
+        let (mut world, fleet) = world(|_| None);
+        let mcp = world.manager();
+        if offers {
+            asking(&mcp);
+        }
+        add(&mut world, &mcp, counter()).unwrap();
+        for (pause, greeted) in [(9, 1), (11, greeted)] {
+            world.advance(Duration::from_secs(pause));
+            world.run(mcp.call_tool("pier", "echo", json!({}))).unwrap();
+            let all = fleet.all("initialize");
+            assert_eq!(all.len(), greeted, "{offers} {pause}");
+            let declared = &all[all.len() - 1]["params"]["capabilities"]["elicitation"];
+            assert_eq!(declared.is_object(), offers);
+        }
+        assert_eq!(fleet.all("tools/call").len(), 2);
+        assert_eq!(fleet.all("server/discover").len(), 1);
+    }
 }
 
 #[test]

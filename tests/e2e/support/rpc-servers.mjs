@@ -7,6 +7,7 @@ const source = `
 import { DurableObject } from "cloudflare:workers";
 import { McpAgent } from "agents/mcp";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { CreateMessageResultSchema } from "@modelcontextprotocol/sdk/types.js";
 import { z } from "zod";
 
 const text = (value) => ({ content: [{ type: "text", text: typeof value === "string" ? value : JSON.stringify(value) }] });
@@ -29,6 +30,18 @@ export class Counter extends McpAgent {
     tool("knows", {}, async () => text(this.server.server.getClientVersion() ?? "nobody"));
     tool("ask", { message: z.string() }, async ({ message }, extra) => text("hello " + (await ask(message, extra))));
     tool("ask_twice", {}, async (_, extra) => text([await ask("first", extra), await ask("second", extra)]));
+    // Through the SDK, which the class knows nothing of.
+    const sample = async (extra) => {
+      const message = { role: "user", content: { type: "text", text: "hello" } };
+      const request = { method: "sampling/createMessage", params: { messages: [message], maxTokens: 10 } };
+      return (await extra.sendRequest(request, CreateMessageResultSchema)).content.text;
+    };
+    tool("sample", {}, async (_, extra) => text([await sample(extra), await sample(extra)]));
+    tool("ask_by_sdk", { message: z.string() }, async ({ message }, extra) => {
+      const related = { relatedRequestId: extra.requestId };
+      const { content } = await this.server.server.elicitInput({ message, requestedSchema }, related);
+      return text("hello " + content.name);
+    });
     tool("grow", { name: z.string() }, async ({ name }, extra) => {
       tool(name, {}, async () => text(name));
       await extra.sendNotification({ method: "notifications/tools/list_changed" });
