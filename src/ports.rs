@@ -389,7 +389,8 @@ pub trait RemoteObject {
     /// Hands it one message, and gives back the JSON text of what it returns: a message, or an
     /// array of them. `None` is nothing. A text longer than `max_bytes` is refused unread.
     ///
-    /// Dropping the future stops waiting; the object is not told.
+    /// Dropping the future stops waiting. The object is not told, and both stay in memory until it
+    /// has returned: an `McpAgent` gives up by itself after a minute.
     async fn call(&self, message: &str, max_bytes: usize) -> Result<Option<String>, ObjectError>;
 }
 

@@ -10,44 +10,30 @@ export function stub(env, binding, name) {
   return isNamespace(namespace) ? namespace.get(namespace.idFromName(name)) : undefined;
 }
 
-// A call holds on to both objects until its promise is let go, even one that has failed: without that, until the
-// garbage is collected, and neither of them can be evicted meanwhile.
-const letGo = (promise) => promise[Symbol.dispose]?.();
-
-export async function start(object, props) {
-  const started = object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props));
+// A call holds on to both objects until its promise is let go, even one that has failed: without this, until the garbage
+// is collected, and neither of them can be evicted meanwhile. One that is under way cannot be taken back.
+async function settled(promise) {
   try {
-    await started;
+    return await promise;
   } finally {
-    letGo(started);
+    promise[Symbol.dispose]?.();
   }
 }
 
-export class Call {
-  #returned;
+export async function start(object, props) {
+  await settled(object.__unsafe_ensureInitialized(props === undefined ? undefined : JSON.parse(props)));
+}
 
-  constructor(object, message) {
-    this.#returned = object.handleMcpMessage(JSON.parse(message));
-  }
-
-  // Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
-  async text(most) {
-    let result;
-    try {
-      result = await this.#returned;
-      if (result === undefined || result === null) return undefined;
-      const text = asText(result);
-      return text.length > most ? text.length : text;
-    } finally {
-      letGo(this.#returned);
-      // A result may hold on to something at the other side, too. Plain values have no such method.
-      result?.[Symbol.dispose]?.();
-    }
-  }
-
-  // Nobody waits for it any more.
-  abandon() {
-    letGo(this.#returned);
+// Resolves to text, to `undefined` for nothing, or to a number: the length of a text that is too long.
+export async function call(object, message, most) {
+  const result = await settled(object.handleMcpMessage(JSON.parse(message)));
+  if (result === undefined || result === null) return undefined;
+  try {
+    const text = asText(result);
+    return text.length > most ? text.length : text;
+  } finally {
+    // A result may hold on to something at the other side, too. Plain values have no such method.
+    result[Symbol.dispose]?.();
   }
 }
 

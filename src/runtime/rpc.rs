@@ -52,11 +52,7 @@ struct Stub(JsValue);
 #[async_trait(?Send)]
 impl RemoteObject for Stub {
     async fn call(&self, message: &str, max_bytes: usize) -> Result<Option<String>, ObjectError> {
-        let call = Call::new(&self.0, message).map_err(|error| thrown(&error))?;
-        let call = AbandonOnDrop(call);
-        let returned = call
-            .0
-            .text(max_bytes)
+        let returned = call(&self.0, message, max_bytes)
             .await
             .map_err(|error| thrown(&error))?;
         if returned.as_f64().is_some() {
@@ -67,15 +63,6 @@ impl RemoteObject for Stub {
             Some(text) if text.len() > max_bytes => Err(ObjectError::TooLarge(max_bytes)),
             text => Ok(text),
         }
-    }
-}
-
-/// Lets a call go when nobody waits for it any more.
-struct AbandonOnDrop(Call);
-
-impl Drop for AbandonOnDrop {
-    fn drop(&mut self) {
-        self.0.abandon();
     }
 }
 
@@ -126,11 +113,6 @@ extern "C" {
     fn stub(env: &JsValue, binding: &str, name: &str) -> Result<JsValue, JsValue>;
     #[wasm_bindgen(catch)]
     async fn start(object: &JsValue, props: Option<&str>) -> Result<JsValue, JsValue>;
-    type Call;
-    #[wasm_bindgen(catch, constructor)]
-    fn new(object: &JsValue, message: &str) -> Result<Call, JsValue>;
-    #[wasm_bindgen(catch, method)]
-    async fn text(this: &Call, most: usize) -> Result<JsValue, JsValue>;
-    #[wasm_bindgen(method)]
-    fn abandon(this: &Call);
+    #[wasm_bindgen(catch)]
+    async fn call(object: &JsValue, message: &str, most: usize) -> Result<JsValue, JsValue>;
 }

@@ -7,6 +7,7 @@ const source = `
 import { DurableObject } from "cloudflare:workers";
 import { McpAgent } from "agents/mcp";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { CfWorkerJsonSchemaValidator } from "@modelcontextprotocol/sdk/validation/cfworker";
 import { CreateMessageResultSchema } from "@modelcontextprotocol/sdk/types.js";
 import { z } from "zod";
 
@@ -14,7 +15,10 @@ const text = (value) => ({ content: [{ type: "text", text: typeof value === "str
 const requestedSchema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
 
 export class Counter extends McpAgent {
-  server = new McpServer({ name: "counter", version: "1.0.0" }, { instructions: "Counts." });
+  server = new McpServer(
+    { name: "counter", version: "1.0.0" },
+    { instructions: "Counts.", jsonSchemaValidator: new CfWorkerJsonSchemaValidator() },
+  );
   instance = crypto.randomUUID();
 
   async init() {
