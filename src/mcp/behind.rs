@@ -176,15 +176,15 @@ impl StoredServer {
 /// As the TypeScript package makes it: JavaScript's lower case, and its idea of white space.
 fn url_of(name: &str) -> String {
     let mut url = RPC_SCHEME.to_owned();
-    let mut in_space = false;
+    let mut after_space = false;
     for letter in name.to_lowercase().chars() {
         let is_space = letter == '\u{feff}' || letter != '\u{85}' && letter.is_whitespace();
         if !is_space {
             url.push(letter);
-        } else if !in_space {
+        } else if !after_space {
             url.push('-');
         }
-        in_space = is_space;
+        after_space = is_space;
     }
     url
 }

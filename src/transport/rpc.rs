@@ -103,8 +103,8 @@ impl Rpc {
     }
 
     /// What belongs to one request, as it comes.
-    fn request(&self, id: &RequestId, body: &str) -> Result<Incoming, TransportError> {
-        let queue = self.desk.open(id)?;
+    fn request(&self, id: &RequestId, body: &str) -> Incoming {
+        let queue = self.desk.open(id);
         let exchange = Exchange {
             waiting: Waiting {
                 id: id.clone(),
@@ -113,11 +113,11 @@ impl Rpc {
             call: Some(self.call(body.to_owned())),
             queue,
         };
-        Ok(stream::unfold(exchange, async |mut exchange| {
+        stream::unfold(exchange, async |mut exchange| {
             let item = exchange.next().await?;
             Some((item, exchange))
         })
-        .boxed_local())
+        .boxed_local()
     }
 
     /// Answers a question, and goes on with the request that it belongs to. Nobody waits for that
@@ -167,7 +167,7 @@ impl Transport for Rpc {
                 if !self.is_open() {
                     return Err(TransportError::Closed);
                 }
-                let mut messages = self.request(id, &message.body)?;
+                let mut messages = self.request(id, &message.body);
                 let first = messages.next().await.transpose()?;
                 stream::iter(first.map(Ok)).chain(messages).boxed_local()
             }
@@ -310,7 +310,7 @@ struct Waiter {
 }
 
 impl Desk {
-    fn open(&self, id: &RequestId) -> Result<UnboundedReceiver<Item>, TransportError> {
+    fn open(&self, id: &RequestId) -> UnboundedReceiver<Item> {
         let (sender, queue) = mpsc::unbounded();
         let waiter = Waiter {
             sender,
@@ -319,7 +319,7 @@ impl Desk {
         };
         let earlier = self.0.borrow_mut().waiters.insert(id.clone(), waiter);
         drop(earlier);
-        Ok(queue)
+        queue
     }
 
     /// The call of a request has returned.

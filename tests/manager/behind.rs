@@ -225,9 +225,9 @@ fn several_messages_are_delivered_in_order_with_progress_and_changed_lists() {
     let mcp = world.manager();
     add(&mut world, &mcp, counter()).unwrap();
     let heard: Rc<RefCell<Vec<f64>>> = Rc::default();
-    let hears = heard.clone();
-    let options =
-        CallOptions::new().on_progress(move |progress| hears.borrow_mut().push(progress.progress));
+    let listener = heard.clone();
+    let options = CallOptions::new()
+        .on_progress(move |progress| listener.borrow_mut().push(progress.progress));
     let result = world.run(mcp.call_tool_with("pier", "echo", json!({}), &options));
     assert_eq!(result.unwrap().text(), "done");
     assert_eq!(*heard.borrow(), [1.0, 2.0]);
