@@ -30,13 +30,13 @@
 //!
 //! ```text
 //!   entrypoint                  the deployable Worker (feature `entrypoint`)
-//!   agent                       lifecycle and manager, wired together
+//!   agent      served           lifecycle and manager, wired together; objects that serve MCP
 //!   mcp/capability.rs           installs the manager in a lifecycle
 //!   lifecycle                   entry points of the object, startup, jobs
 //!   routing      runtime        URLs to objects; adapters for the ports
 //! ──────────────────────────────  the platform: `worker` and JavaScript only above this line
 //!   mcp                         servers, connections, catalogues
-//!   transport    oauth          sending messages; getting permission
+//!   transport oauth serving     sending messages; getting permission; serving MCP over a binding
 //!   protocol                    MCP on the wire: values, parsers, decisions
 //!   ports  error  retry  events  invocation  url_guard  vault
 //! ```
@@ -68,6 +68,9 @@ pub mod protocol;
 pub mod retry;
 pub mod routing;
 pub(crate) mod runtime;
+#[doc(hidden)]
+pub mod served;
+pub mod serving;
 pub mod transport;
 pub mod url_guard;
 pub mod vault;

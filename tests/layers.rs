@@ -21,8 +21,9 @@ const PLATFORM: [&str; 5] = [
 ];
 
 /// Files and folders above the platform line.
-const SHELL: [&str; 13] = [
+const SHELL: [&str; 14] = [
     "agent.rs",
+    "served.rs",
     "entrypoint/mod.rs",
     "entrypoint/api/",
     "entrypoint/login.rs",
@@ -46,7 +47,7 @@ const SHELL_OF_LIFECYCLE: [&str; 5] = [
 
 /// What each module may use of the crate, itself left out. `error` is the sum of all errors, so
 /// everybody may use it and it may name the errors of everybody.
-const EDGES: [(&str, &[&str]); 16] = [
+const EDGES: [(&str, &[&str]); 18] = [
     ("url_guard", &[]),
     ("retry", &[]),
     ("events", &[]),
@@ -56,6 +57,8 @@ const EDGES: [(&str, &[&str]); 16] = [
     ("protocol", &[]),
     ("transport", &["ports", "protocol", "url_guard"]),
     ("oauth", &["ports", "protocol", "url_guard"]),
+    ("serving", &["ports", "protocol"]),
+    ("served", &["lifecycle", "runtime", "serving"]),
     (
         "error",
         &[

@@ -86,6 +86,16 @@ impl RpcError {
         }
     }
 
+    /// What a server of this crate answers a request with that it does not serve.
+    pub fn refusal(code: i64, message: impl Into<String>) -> Self {
+        Self::new(code, message.into(), None)
+    }
+
+    /// The refusal of a request whose method the server does not know.
+    pub fn unknown_method() -> Self {
+        Self::refusal(Self::METHOD_NOT_FOUND, "Method not found")
+    }
+
     /// Internal error (JSON-RPC 2.0 §5.1); stands for a code that cannot be read.
     pub const INTERNAL: i64 = -32603;
     /// The parameters are wrong (JSON-RPC 2.0 §5.1).

@@ -45,6 +45,11 @@ pub(crate) fn clock() -> Rc<dyn Clock> {
     Rc::new(clock::Timers::new())
 }
 
+/// Background work of one Durable Object.
+pub(crate) fn spawn() -> Rc<dyn Spawn> {
+    Rc::new(Tasks)
+}
+
 struct Tasks;
 
 impl Spawn for Tasks {

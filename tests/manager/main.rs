@@ -38,6 +38,7 @@ mod reconnecting;
 mod registering;
 mod renaming;
 mod rounds;
+mod serving;
 mod skills;
 mod support;
 mod tasks;

@@ -261,7 +261,7 @@ impl ManualClock {
     }
 }
 
-struct PoolSpawn(LocalSpawner);
+pub struct PoolSpawn(pub LocalSpawner);
 
 impl Spawn for PoolSpawn {
     fn spawn(&self, task: LocalBoxFuture<'static, ()>) {
