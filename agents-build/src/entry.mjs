@@ -93,10 +93,11 @@ const unavailable = () =>
     headers: { "content-type": "application/problem+json", "retry-after": "1" },
   });
 
-// Rust methods of a class, without what wasm-bindgen adds.
+// Rust methods of a class, without what wasm-bindgen adds. Callers of MCP servers start an object by a name of theirs that
+// looks like one of those.
 const methodsOf = (Inner) =>
   Object.entries(Object.getOwnPropertyDescriptors(Inner.prototype))
-    .filter(([name, { value }]) => typeof value === "function" && !/^(constructor|free|__.*)$/.test(name))
+    .filter(([name, { value }]) => typeof value === "function" && !/^(constructor|free|__(?!unsafe_).*)$/.test(name))
     .map(([name]) => name);
 
 // A Durable Object class around the Rust one. It has the handlers and RPC methods that the Rust class has, and

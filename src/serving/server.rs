@@ -178,12 +178,12 @@ impl<S: ServeMcp + 'static> RpcServer<S> {
             served: served.clone(),
             progress_token: token.map(ToOwned::to_owned),
         };
-        let (server, desk) = (self.server.clone(), self.desk.clone());
+        let this = self.clone();
         let work = async move {
-            let outcome = server.request(&request, &caller).await;
-            let served = &caller.served;
-            desk.end(&served.id);
-            served.end(answered(&served.id, outcome));
+            let outcome = this.server.request(&request, &caller).await;
+            let id = &caller.served.id;
+            this.desk.end(id);
+            caller.served.end(answered(id, outcome));
         };
         self.spawn
             .spawn(Abortable::new(work, registration).map(drop).boxed_local());

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use crate::protocol::{Message, RequestId};
 
 mod answer;
+mod calls;
 mod delivery;
 mod error;
 mod exchange;

@@ -1,7 +1,7 @@
 // MCP servers behind bindings: objects of the real npm class McpAgent in a second Worker, called without HTTP.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { callerObjects, rpcBundles, rpcServers, SERVERS } from "./support/rpc-servers.mjs";
+import { callerObjects, rpcBundles, rpcServers, rustCallerObjects, rustServers, SERVERS } from "./support/rpc-servers.mjs";
 import { withStorage } from "./support/storage.mjs";
 import { until } from "./support/until.mjs";
 import { startWorker, temporaryFolder } from "./support/worker.mjs";
@@ -227,6 +227,64 @@ describe("a server behind a binding", () => {
     const { error } = await agent.call("throw");
     assert.ok(error.length < 600 && error.includes("xxx") && !error.includes("\n"), error);
     assert.equal((await agent.ask("list")).counter.state, "ready");
+  });
+});
+
+describe("a server behind a binding that is written in Rust", () => {
+  const serves = async (agent, evict, { isNpm }) => {
+    const props = { user: "ada", list: [1.5, null] };
+    await agent.add("My Rust Counter", { binding: "RUST", props });
+    assert.equal(await agent.text("increment", { by: 1.5 }), "1.5");
+    const self = { name: "rpc:my-rust-counter", props };
+    assert.deepEqual(await agent.self(), self);
+    assert.match(await agent.text("knows"), isNpm ? /"version"/ : /rpc-caller/);
+    assert.equal(await agent.text("ask", { message: "Ada" }), "hello Ada");
+    assert.equal(await agent.text("ask_twice"), '["first","second"]');
+    const names = ["a", "b", "c", "d"];
+    const answers = await Promise.all(names.map((message) => agent.text("ask", { message })));
+    assert.deepEqual(answers, names.map((name) => `hello ${name}`));
+    assert.equal(await agent.text("progress"), "done");
+    // Its own wake: state and props are there.
+    await evict();
+    assert.equal(await agent.text("increment", { by: 1 }), "2.5");
+    assert.deepEqual(await agent.self(), self);
+    assert.equal(await agent.text("ask", { message: "again" }), "hello again");
+    // The caller's.
+    await agent.evict();
+    assert.equal(await agent.text("increment", { by: 1 }), "3.5");
+  };
+
+  test("is used by the package's own client", async () => {
+    const [, script] = await rpcBundles();
+    const options = { build: undefined, script, flags: ["nodejs_compat"], objects: rustCallerObjects, beside: rustServers };
+    const worker = await start(options);
+    try {
+      const evict = () => worker.evict("RustCounter", "rpc:my-rust-counter", rustServers.name);
+      await serves(new Caller(worker, "npm"), evict, { isNpm: true });
+    } finally {
+      await worker.dispose();
+    }
+  });
+
+  test("is used by ours, cancels what is given up, and says why it does not start", async () => {
+    const worker = await start({ objects: { ...callerObjects, RUST: "RustCounter" } });
+    try {
+      const agent = new Caller(worker, "ours");
+      const evict = () => worker.evict("RustCounter", "rpc:my-rust-counter");
+      await serves(agent, evict, { isNpm: false });
+      await agent.ask("told");
+      await agent.text("progress");
+      const told = (await agent.ask("told")).filter((entry) => entry.startsWith("progress"));
+      assert.deepEqual(told, ["progress 1", "progress 2", "progress 3"]);
+      const late = await agent.call("wait", {}, { timeout: 300 });
+      assert.equal(late.code, "timeout");
+      // The server has let go of it, so both may sleep.
+      await Promise.all([agent.evict(), evict()]);
+      const failing = { id: "failing", name: "Failing", binding: "RUST", props: { failing: true } };
+      assert.match((await agent.ask("add", failing)).error, /on purpose, while starting/);
+    } finally {
+      await worker.dispose();
+    }
   });
 });
 

@@ -156,3 +156,10 @@ export const callerObjects = {
   PLAIN: elsewhere("Plain"),
   ODD: elsewhere("Odd"),
 };
+
+/** The same server in Rust, in a Worker of its own, and the bindings of a Worker that calls that. */
+export const rustServers = { name: "rust-servers", build: "build/test-worker", objects: { RUST: "RustCounter" } };
+export const rustCallerObjects = {
+  RpcCaller: "RpcCaller",
+  RUST: { className: "RustCounter", scriptName: rustServers.name },
+};

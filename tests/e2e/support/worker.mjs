@@ -60,7 +60,7 @@ const asBindings = (objects) =>
  * - `objects`: Durable Object bindings, `{ BINDING: "Class" }`
  * - `vars`: variables and secrets
  * - `storage`: folder of the objects' storage; without it a temporary one
- * - `beside`: a Worker on the same storage, `{ name, script, objects }`; it is not reached from outside
+ * - `beside`: a Worker on the same storage, `{ name, script or build, objects }`; it is not reached from outside
  * - `port`: 0 takes a free one
  * - `direct`: also a socket at `directOrigin` with nothing between it and the Worker. Others go through a proxy of
  *   Miniflare's, which keeps it to itself when a client hangs up
@@ -119,8 +119,7 @@ class RunningWorker {
       name: beside.name,
       compatibilityDate,
       compatibilityFlags: [...compatibilityFlags, "nodejs_compat"],
-      modules: true,
-      script: beside.script,
+      ...(beside.script ? { script: beside.script, modules: true } : builtModules(inRoot(beside.build))),
       durableObjects: asBindings(beside.objects),
     };
     this.#miniflare = new Miniflare({
