@@ -93,8 +93,8 @@ const unavailable = () =>
     headers: { "content-type": "application/problem+json", "retry-after": "1" },
   });
 
-// Rust methods of a class, without what wasm-bindgen adds. Callers of MCP servers start an object by a name of theirs that
-// looks like one of those.
+// Rust methods of a class, without what wasm-bindgen adds. Callers of MCP servers start an object by a method whose
+// name looks like one of those.
 const methodsOf = (Inner) =>
   Object.entries(Object.getOwnPropertyDescriptors(Inner.prototype))
     .filter(([name, { value }]) => typeof value === "function" && !/^(constructor|free|__(?!unsafe_).*)$/.test(name))

@@ -10,8 +10,8 @@ export function stub(env, binding, name) {
   return isNamespace(namespace) ? namespace.get(namespace.idFromName(name)) : undefined;
 }
 
-// A call holds on to both objects until its promise is let go, even one that has failed: without this, until the garbage
-// is collected, and neither of them can be evicted meanwhile. One that is under way cannot be taken back.
+// A call holds on to both objects until its promise is let go, even one that has failed: without this, until the
+// garbage is collected, and neither of them can be evicted meanwhile. One that is under way cannot be taken back.
 async function settled(promise) {
   try {
     return await promise;

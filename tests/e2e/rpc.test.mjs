@@ -1,12 +1,21 @@
 // MCP servers behind bindings: objects of the real npm class McpAgent in a second Worker, called without HTTP.
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { callerObjects, rpcBundles, rpcServers, rustCallerObjects, rustServers, SERVERS } from "./support/rpc-servers.mjs";
+import {
+  callerObjects,
+  rpcBundles,
+  rpcServers,
+  rustCallerObjects,
+  rustServers,
+  SERVERS,
+} from "./support/rpc-servers.mjs";
 import { withStorage } from "./support/storage.mjs";
 import { until } from "./support/until.mjs";
 import { startWorker, temporaryFolder } from "./support/worker.mjs";
 
-const TOOLS = ["increment", "self", "knows", "ask", "ask_twice", "sample", "ask_by_sdk", "grow", "progress", "fail", "large", "wait", "was_aborted", "break"];
+const TOOLS = (
+  "increment self knows ask ask_twice sample ask_by_sdk grow progress fail large wait was_aborted break"
+).split(" ");
 
 /** One object that calls servers, ours or that of the package. */
 class Caller {
@@ -256,8 +265,8 @@ describe("a server behind a binding that is written in Rust", () => {
 
   test("is used by the package's own client", async () => {
     const [, script] = await rpcBundles();
-    const options = { build: undefined, script, flags: ["nodejs_compat"], objects: rustCallerObjects, beside: rustServers };
-    const worker = await start(options);
+    const code = { build: undefined, script, flags: ["nodejs_compat"] };
+    const worker = await start({ ...code, objects: rustCallerObjects, beside: rustServers });
     try {
       const evict = () => worker.evict("RustCounter", "rpc:my-rust-counter", rustServers.name);
       await serves(new Caller(worker, "npm"), evict, { isNpm: true });
