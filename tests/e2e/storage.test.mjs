@@ -4,6 +4,7 @@ import { after, before, describe, test } from "node:test";
 import { Agent, assertProblem } from "./support/api.mjs";
 import { startScriptedServer } from "./support/scripted-server.mjs";
 import { seedServers, storedServers } from "./support/storage.mjs";
+import { until } from "./support/until.mjs";
 import { startToolAgent, temporaryFolder } from "./support/worker.mjs";
 
 const KNOWN_SESSION = "11111111-2222-3333-4444-555555555555";
@@ -209,8 +210,15 @@ describe("rows as the TypeScript package writes them", () => {
     const row = { id: "rpc", name: "counter", server_url: "rpc:counter", server_options };
     const { worker, agent } = await startSeeded(t, [row, { id: "plain", server_url: remote.url }]);
     await agent.call("plain", "echo", {});
+    const { state, url, transport, error } = await until("it to have failed", async () => {
+      const entry = await agent.server("rpc");
+      return entry.state === "failed" && entry;
+    });
+    assert.deepEqual([state, url, transport], ["failed", row.server_url, "rpc"]);
+    assert.match(JSON.stringify(error), /binding .*Counter.* not found in env/);
     const { rpc } = await storedServers(worker, "seeded");
-    assert.deepEqual([rpc.server_url, rpc.server_options], [row.server_url, server_options]);
+    const { bindingName, props } = JSON.parse(rpc.server_options);
+    assert.deepEqual([rpc.server_url, bindingName, props], [row.server_url, "Counter", { n: 1 }]);
   });
 });
 
