@@ -10,6 +10,7 @@ use crate::protocol::{ProtocolError, RpcError, SkillMismatch};
 use crate::retry::InvalidRetry;
 use crate::transport::{TransportError, is_transient_status};
 use crate::url_guard::BlockedUrl;
+use crate::websockets::RefusedConnection;
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -130,6 +131,16 @@ pub enum Error {
         /// Where to send the user.
         auth_url: AuthorizationUrl,
     },
+    /// The server wants its user to sign in, and nobody has said where users come back to.
+    #[error(
+        "MCP server \"{id}\" asks for a sign-in, but has no callback URL: give a callback host ({error})"
+    )]
+    NoCallback {
+        /// The server.
+        id: ServerId,
+        /// What the server answered.
+        error: Box<Self>,
+    },
     /// Permission could not be got.
     #[error(transparent)]
     Authorization(#[from] OAuthError),
@@ -145,6 +156,12 @@ pub enum Error {
     /// The capability is not installed.
     #[error(transparent)]
     Install(#[from] InstallError),
+    /// A connection that may only read wants to change something.
+    #[error("Connection is readonly")]
+    ReadonlyConnection,
+    /// The WebSocket is not accepted.
+    #[error(transparent)]
+    Connection(#[from] RefusedConnection),
     /// The platform refused.
     #[error("runtime: {0}")]
     Runtime(String),
@@ -231,6 +248,9 @@ impl Error {
             Self::Protocol(_) => "protocol",
             Self::Storage(_) => "storage",
             Self::Install(_) => "install",
+            Self::NoCallback { .. } => "no-callback",
+            Self::ReadonlyConnection => "readonly-connection",
+            Self::Connection(_) => "connection",
             Self::Runtime(_) => "runtime",
         }
     }

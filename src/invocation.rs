@@ -21,6 +21,8 @@ pub struct Invocation {
     pub url: Option<Url>,
     /// The trace that the request belongs to, if it says so.
     pub trace: Option<Trace>,
+    /// Whether it comes from a WebSocket that may only read.
+    pub is_readonly: bool,
 }
 
 /// The kinds of events.
@@ -56,7 +58,15 @@ impl Invocation {
             event,
             url: None,
             trace: None,
+            is_readonly: false,
         }
+    }
+
+    /// The same, from somebody who may only read.
+    #[must_use]
+    pub fn readonly(mut self, is_readonly: bool) -> Self {
+        self.is_readonly = is_readonly;
+        self
     }
 
     /// The same, about this URL.

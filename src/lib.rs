@@ -30,13 +30,13 @@
 //!
 //! ```text
 //!   entrypoint                  the deployable Worker (feature `entrypoint`)
-//!   agent      served           lifecycle and manager, wired together; objects that serve MCP
+//!   agent                       lifecycle, manager and sockets, wired together
 //!   mcp/capability.rs           installs the manager in a lifecycle
 //!   lifecycle                   entry points of the object, startup, jobs
-//!   routing      runtime        URLs to objects; adapters for the ports
+//!   websockets  routing  runtime   browser sockets; URLs to objects; adapters for the ports
 //! ──────────────────────────────  the platform: `worker` and JavaScript only above this line
 //!   mcp                         servers, connections, catalogues
-//!   transport oauth serving     sending messages; getting permission; serving MCP over a binding
+//!   transport    oauth          sending messages; getting permission
 //!   protocol                    MCP on the wire: values, parsers, decisions
 //!   ports  error  retry  events  invocation  url_guard  vault
 //! ```
@@ -74,8 +74,9 @@ pub mod serving;
 pub mod transport;
 pub mod url_guard;
 pub mod vault;
+pub mod websockets;
 
-pub use agent::Agent;
+pub use agent::{Agent, AgentOptions};
 #[cfg(feature = "entrypoint")]
 pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};
@@ -83,13 +84,13 @@ pub use lifecycle::{
     Capability, Hooks, Lifecycle, LifecycleObject, Plan, ScheduledJob, Services, Start, StartCause,
 };
 pub use mcp::{
-    AuthorizationInfo, CallOptions, CatalogCounts, CatalogFreshness, Completion, CompletionTarget,
-    Connected, ConnectionInfo, ConnectionState, ElicitMode, ElicitRequest, ElicitResult,
-    ElicitationHandlers, KnownTask, LastError, ListKind, ListProblem, LoadedSkill, LogLevel,
-    McpClientManager, McpClientOptions, McpEvent, OAuthCallback, OpenQuestions, OutputCheck,
-    Progress, Question, ReconnectPolicy, RegisterServer, Root, SamplingRequest, SamplingResult,
-    ServerFilter, ServerId, ServerItem, SignInOutcome, Started, StoredServer, StreamPolicy, Task,
-    TaskStatus,
+    AddMcpServer, AddedServer, AuthorizationInfo, CallOptions, CatalogCounts, CatalogFreshness,
+    Completion, CompletionTarget, Connected, ConnectionInfo, ConnectionState, ElicitMode,
+    ElicitRequest, ElicitResult, ElicitationHandlers, KnownTask, LastError, ListKind, ListProblem,
+    LoadedSkill, LogLevel, McpClientManager, McpClientOptions, McpEvent, McpServerState,
+    McpServersState, OAuthCallback, OpenQuestions, OutputCheck, Progress, Question,
+    ReconnectPolicy, RegisterServer, Root, SamplingRequest, SamplingResult, ServerFilter, ServerId,
+    ServerItem, SignInOutcome, Started, StoredServer, StreamPolicy, Task, TaskStatus,
 };
 pub use oauth::{ClientInformation, OAuthError, OAuthProvider, OAuthSettings, StoredOAuthProvider};
 pub use protocol::Revision;
@@ -98,3 +99,6 @@ pub use routing::{AgentRouter, agent_by_name, kebab_case, route_agent_request};
 pub use runtime::{binding_http, log_events};
 pub use transport::TransportKind;
 pub use url_guard::UrlPolicy;
+pub use websockets::{
+    Call, CallError, CallResult, Connection, Message, WebSocketOptions, WebSockets,
+};

@@ -284,6 +284,14 @@ pub trait Alarm {
     async fn get(&self) -> Result<Option<Timestamp>, StoreError>;
 }
 
+/// The state that an object shares with its browsers: one JSON value.
+pub trait StateStore {
+    /// The state. `None` until one has been stored.
+    fn get(&self) -> Result<Option<String>, StoreError>;
+    /// Stores a state, in place of an earlier one.
+    fn put(&self, json: &str) -> Result<(), StoreError>;
+}
+
 /// Values under text keys, both as text; a value is one JSON value.
 ///
 /// The default is the object's own key-value storage. What is kept here are sign-ins: client

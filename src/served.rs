@@ -81,14 +81,19 @@ fn exception(error: impl std::fmt::Display) -> JsValue {
 /// field with its [`RpcServer`](crate::serving::RpcServer).
 ///
 /// Writes the two methods that an `McpAgent` of the npm package `agents` has for it. The crate that
-/// uses the macro depends on `wasm-bindgen` and `wasm-bindgen-futures`.
+/// uses the macro depends on `worker`.
 #[macro_export]
 macro_rules! serve_rpc {
     ($object:ident, $server:ident) => {
         const _: () = {
-            use ::wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+            use ::worker::wasm_bindgen::prelude::{JsValue, wasm_bindgen};
 
-            #[wasm_bindgen]
+            // What the macro writes names these crates, and not everybody depends on them.
+            #[wasm_bindgen(
+                                        wasm_bindgen = ::worker::wasm_bindgen,
+                                        js_sys = ::worker::js_sys,
+                                        wasm_bindgen_futures = ::worker::wasm_bindgen_futures
+                                    )]
             impl $object {
                 #[doc(hidden)]
                 #[wasm_bindgen(js_name = "__unsafe_ensureInitialized")]

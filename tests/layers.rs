@@ -21,9 +21,12 @@ const PLATFORM: [&str; 5] = [
 ];
 
 /// Files and folders above the platform line.
-const SHELL: [&str; 14] = [
-    "agent.rs",
+const SHELL: [&str; 20] = [
+    "agent/mod.rs",
+    "agent/elicitation.rs",
+    "agent/pushing.rs",
     "served.rs",
+    "entrypoint/methods.rs",
     "entrypoint/mod.rs",
     "entrypoint/api/",
     "entrypoint/login.rs",
@@ -36,18 +39,22 @@ const SHELL: [&str; 14] = [
     "routing/router.rs",
     "routing/target.rs",
     "runtime/",
+    "websockets/call.rs",
+    "websockets/connection.rs",
+    "websockets/mod.rs",
 ];
-const SHELL_OF_LIFECYCLE: [&str; 5] = [
+const SHELL_OF_LIFECYCLE: [&str; 6] = [
     "lifecycle/mod.rs",
     "lifecycle/object.rs",
     "lifecycle/capability.rs",
     "lifecycle/events.rs",
     "lifecycle/services.rs",
+    "lifecycle/sockets.rs",
 ];
 
 /// What each module may use of the crate, itself left out. `error` is the sum of all errors, so
 /// everybody may use it and it may name the errors of everybody.
-const EDGES: [(&str, &[&str]); 18] = [
+const EDGES: [(&str, &[&str]); 19] = [
     ("url_guard", &[]),
     ("retry", &[]),
     ("events", &[]),
@@ -70,6 +77,7 @@ const EDGES: [(&str, &[&str]); 18] = [
             "retry",
             "transport",
             "url_guard",
+            "websockets",
         ],
     ),
     (
@@ -88,14 +96,33 @@ const EDGES: [(&str, &[&str]); 18] = [
     ),
     ("runtime", &["events", "mcp", "ports"]),
     ("routing", &["retry"]),
+    ("websockets", &["events", "ports", "protocol"]),
     (
         "lifecycle",
-        &["invocation", "ports", "retry", "routing", "runtime"],
+        &[
+            "invocation",
+            "ports",
+            "retry",
+            "routing",
+            "runtime",
+            "websockets",
+        ],
     ),
-    ("agent", &["lifecycle", "mcp", "routing", "vault"]),
+    (
+        "agent",
+        &[
+            "lifecycle",
+            "mcp",
+            "routing",
+            "runtime",
+            "vault",
+            "websockets",
+        ],
+    ),
     (
         "entrypoint",
         &[
+            "agent",
             "invocation",
             "lifecycle",
             "mcp",
@@ -106,6 +133,7 @@ const EDGES: [(&str, &[&str]); 18] = [
             "transport",
             "url_guard",
             "vault",
+            "websockets",
         ],
     ),
 ];

@@ -10,6 +10,7 @@ mod api;
 mod events;
 mod gate;
 mod login;
+mod methods;
 mod page;
 mod problem;
 mod session;
@@ -21,18 +22,17 @@ use worker::{Context, Env, Method, Request, RequestInit, Response, Result, durab
 use self::events::RecentEvents;
 use self::gate::{Access, Asked, Refusal};
 use self::problem::Problem;
+use crate::agent::{Agent, AgentOptions, tell_browsers};
 use crate::lifecycle::{Hooks, Lifecycle, LifecycleObject};
-use crate::mcp::{
-    McpClientManager, McpClientOptions, OpenQuestions, ReconnectPolicy, StreamPolicy,
-};
+use crate::mcp::{McpClientOptions, OpenQuestions, ReconnectPolicy, StreamPolicy};
 use crate::url_guard::{PatternError, UrlPolicy};
+use crate::websockets::{Call, CallResult};
 
 /// A Durable Object that manages MCP servers for whoever may use the Worker.
 #[durable_object]
 #[derive(Debug)]
 pub struct ToolAgent {
-    lifecycle: Lifecycle,
-    mcp: McpClientManager,
+    agent: Agent,
     questions: OpenQuestions,
     events: RecentEvents,
     calls: api::RunningCalls,
@@ -44,21 +44,23 @@ crate::install!(ToolAgent);
 
 impl LifecycleObject for ToolAgent {
     fn new(lifecycle: Lifecycle) -> Self {
-        let mut options = options(lifecycle.env());
-        options.oauth_namespace = lifecycle.name().ok();
+        let mut options = AgentOptions::default();
+        options.mcp = self::options(lifecycle.env());
+        options.client_name = Some("workers-agents".into());
         let public_origin = variable(lifecycle.env(), "PUBLIC_ORIGIN");
         let version = env!("WORKERS_AGENTS_BUILD");
-        let mcp = McpClientManager::with_options(&lifecycle, "workers-agents", version, options);
+        let agent = Agent::with_options(lifecycle, "ToolAgent", version, options);
+        let (lifecycle, mcp) = (agent.lifecycle(), agent.mcp());
         let questions = OpenQuestions::new();
         mcp.configure_elicitation_handlers(questions.handlers());
-        let events = RecentEvents::of(&mcp);
+        tell_browsers(agent.web_sockets(), &questions);
+        let events = RecentEvents::of(mcp);
         if variable(lifecycle.env(), "LOG_EVENTS").is_some_and(|value| is_on(&value)) {
             let name = lifecycle.name().unwrap_or_default();
-            crate::log_events(&mcp, "ToolAgent", &name).detach();
+            crate::log_events(mcp, "ToolAgent", &name).detach();
         }
         Self {
-            lifecycle,
-            mcp,
+            agent,
             questions,
             events,
             calls: api::RunningCalls::default(),
@@ -67,23 +69,26 @@ impl LifecycleObject for ToolAgent {
     }
 
     fn lifecycle(&self) -> &Lifecycle {
-        &self.lifecycle
+        self.agent.lifecycle()
     }
 }
 
 impl Hooks for ToolAgent {
+    async fn on_call(&self, call: &Call) -> CallResult {
+        methods::answer(&self.agent, call).await
+    }
+
     async fn on_request(&self, request: Request) -> Result<Response> {
         let Self {
-            mcp,
+            agent,
             questions,
             events,
             calls,
             public_origin,
-            ..
         } = self;
         api::answer(
             api::Api {
-                mcp,
+                mcp: agent.mcp(),
                 questions,
                 events,
                 calls,

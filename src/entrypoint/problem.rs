@@ -85,6 +85,7 @@ impl From<Error> for Problem {
             | Error::InvalidOption(_)
             | Error::InvalidRetry(_)
             | Error::UnsupportedTransport(_)
+            | Error::NoCallback { .. }
             | Error::UnusableTool { .. } => 422,
             Error::SignInRequired { .. }
             | Error::ServerIdInUse { .. }
@@ -102,6 +103,8 @@ impl From<Error> for Problem {
             | Error::InvalidOutput { .. }
             | Error::InputRefused { .. }
             | Error::Skill(_) => 502,
+            Error::Connection(_) => 400,
+            Error::ReadonlyConnection => 403,
             Error::Storage(_) | Error::Install(_) | Error::Runtime(_) => 500,
         };
         let mut problem = Self::new(status, error.code(), error.describe());

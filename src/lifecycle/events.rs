@@ -6,7 +6,7 @@ use worker::{Request, Response, WebSocket, WebSocketIncomingMessage, console_err
 
 use super::engine::Dispatch;
 use super::schedule::{QUEUE, SCHEDULER};
-use super::{Close, Lifecycle, LifecycleObject, ScheduledJob, Start, StartCause};
+use super::{Close, Lifecycle, LifecycleObject, ScheduledJob, Start, StartCause, sockets};
 use crate::invocation::{Event, Invocation, Trace};
 use crate::ports::{Job, JobOutcome};
 use crate::routing::{self, props};
@@ -71,7 +71,10 @@ impl Lifecycle {
                     return Ok(response);
                 }
             }
-            return object.on_upgrade(request).await;
+            return match self.web_sockets() {
+                Some(sockets) => sockets::upgrade(&sockets, object, &request).await,
+                None => object.on_upgrade(request).await,
+            };
         }
         for capability in self.capabilities() {
             if let Some(response) = capability.on_request(&request).await? {
@@ -133,7 +136,16 @@ impl Lifecycle {
                     return Ok(());
                 }
             }
-            object.on_socket_message(socket, message).await
+            let mut message = Some(message);
+            if let Some(sockets) = self.web_sockets()
+                && sockets::message(&sockets, object, &socket, &mut message).await?
+            {
+                return Ok(());
+            }
+            match message {
+                Some(message) => object.on_socket_message(socket, message).await,
+                None => Ok(()),
+            }
         };
         log("a WebSocket's message", invocation.scope(work).await);
         Ok(())
@@ -156,6 +168,11 @@ impl Lifecycle {
                 if capability.on_close(&socket, &close).await? {
                     return Ok(());
                 }
+            }
+            if let Some(sockets) = self.web_sockets()
+                && sockets::close(&sockets, object, &socket, &close).await?
+            {
+                return Ok(());
             }
             object.on_socket_close(socket, close).await
         };
@@ -180,6 +197,11 @@ impl Lifecycle {
                 if capability.on_error(&socket, &error).await? {
                     return Ok(());
                 }
+            }
+            if let Some(sockets) = self.web_sockets()
+                && sockets::error(&sockets, object, &socket, &error).await?
+            {
+                return Ok(());
             }
             object.on_socket_error(socket, error).await
         };
@@ -260,7 +282,12 @@ fn of_socket(socket: &WebSocket) -> Invocation {
     let url = attachment
         .as_ref()
         .and_then(|attachment| attachment.pointer("/__pk/uri")?.as_str()?.parse().ok());
-    Invocation::new(Event::WebSocket).at(url)
+    let is_readonly = attachment
+        .as_ref()
+        .and_then(|attachment| attachment.pointer("/__agents/isReadonly")?.as_bool());
+    Invocation::new(Event::WebSocket)
+        .at(url)
+        .readonly(is_readonly.unwrap_or_default())
 }
 
 fn log(what: &str, outcome: worker::Result<()>) {

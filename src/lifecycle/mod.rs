@@ -13,6 +13,7 @@ mod jobs;
 mod object;
 mod schedule;
 mod services;
+mod sockets;
 mod startup;
 
 use std::cell::{Cell, RefCell};
@@ -30,6 +31,7 @@ use self::services::Core;
 use self::startup::Startup;
 use crate::ports::{JobRow, Jobs};
 use crate::runtime::{self, KeyValue, ObjectAlarm, SqlJobStore};
+use crate::websockets::{WebSocketOptions, WebSockets};
 use crate::{Error, Result};
 
 pub use capability::{Capability, Close, Start, StartCause};
@@ -66,6 +68,7 @@ struct Inner {
     start: RefCell<Option<Start>>,
     accepts_props: Cell<bool>,
     is_destroyed: Cell<bool>,
+    sockets: RefCell<Option<WebSockets>>,
 }
 
 impl Lifecycle {
@@ -95,6 +98,7 @@ impl Lifecycle {
                 start: RefCell::default(),
                 accepts_props: Cell::new(false),
                 is_destroyed: Cell::new(false),
+                sockets: RefCell::default(),
             }),
         }
     }
@@ -134,6 +138,22 @@ impl Lifecycle {
     /// The object does not start, for this reason. The first reason stays.
     pub fn fail_startup(&self, error: Error) {
         self.inner.broken.borrow_mut().get_or_insert(error);
+    }
+
+    /// Accepts every WebSocket that no capability takes, for hibernation, and calls the hooks of the
+    /// host for what happens on it. Do it while the object is made; once more changes nothing.
+    pub fn accept_web_sockets(&self, options: WebSocketOptions) -> WebSockets {
+        let mut sockets = self.inner.sockets.borrow_mut();
+        let make = || {
+            let store = runtime::state_store(&self.storage());
+            WebSockets::new(self.inner.core.state.clone(), store, options)
+        };
+        sockets.get_or_insert_with(make).clone()
+    }
+
+    /// The sockets of the object, if it [accepts](Self::accept_web_sockets) any.
+    pub fn web_sockets(&self) -> Option<WebSockets> {
+        self.inner.sockets.borrow().clone()
     }
 
     /// What a capability may use of this object. `id` is the capability's.
@@ -283,6 +303,9 @@ impl Lifecycle {
             Ok(()) => {
                 host_started
                     .ensure(async || {
+                        if let Some(sockets) = self.web_sockets() {
+                            sockets.state().set_initial(object.initial_state().as_ref());
+                        }
                         let outcome = object.on_start().await;
                         self.settle_alarm().await;
                         core.status.set(match &outcome {
@@ -439,6 +462,9 @@ impl Lifecycle {
     /// Tells every capability that the object goes away, in reverse order of dispatch. One that
     /// fails stops nobody; its error is logged.
     pub async fn dispose(&self) {
+        if let Some(sockets) = self.web_sockets() {
+            sockets.close_all();
+        }
         for capability in self.capabilities().into_iter().rev() {
             if let Err(error) = capability.dispose().await {
                 console_error!("disposing {}: {}", capability.id(), error.describe());

@@ -1,8 +1,10 @@
 //! What a Durable Object implements.
 
+use serde_json::Value;
 use worker::{Request, Response, Result, WebSocket, WebSocketIncomingMessage};
 
 use super::{Close, Lifecycle, ScheduledJob};
+use crate::websockets::{Call, CallResult, Connection, Message};
 
 /// A Durable Object whose entry points a [`Lifecycle`] owns.
 ///
@@ -37,14 +39,87 @@ pub trait Hooks {
         Response::error("Not implemented", 404)
     }
 
-    /// A request that opens a WebSocket and that no capability has answered. Default: status 404.
+    /// A connection has been opened, and has been told how things stand. An error closes it (1011).
+    ///
+    /// This and all hooks about connections are for hosts that have
+    /// [`WebSockets`](crate::WebSockets), as every [`Agent`](crate::Agent) has.
+    async fn on_connect(&self, connection: &Connection, request: &Request) -> Result<()> {
+        let _ = (connection, request);
+        Ok(())
+    }
+
+    /// A message that is no frame of the protocol. An error goes to the log, as it does in the two
+    /// hooks below.
+    async fn on_message(&self, connection: &Connection, message: Message) -> Result<()> {
+        let _ = (connection, message);
+        Ok(())
+    }
+
+    /// A connection has ended.
+    async fn on_close(&self, connection: &Connection, close: &Close) -> Result<()> {
+        let _ = (connection, close);
+        Ok(())
+    }
+
+    /// A connection has failed, and has ended.
+    async fn on_error(&self, connection: &Connection, error: &worker::Error) -> Result<()> {
+        let _ = (connection, error);
+        Ok(())
+    }
+
+    /// A browser calls a method. Default: there is none.
+    ///
+    /// Other calls come in between wherever this awaits. See [`Call`] for an example.
+    async fn on_call(&self, call: &Call) -> CallResult {
+        call.unknown()
+    }
+
+    /// Tags of a new connection, besides its id: at most nine, of at most 256 characters each.
+    fn connection_tags(&self, request: &Request) -> Vec<String> {
+        let _ = request;
+        Vec::new()
+    }
+
+    /// Whether a new connection is sent the frames of the protocol: identity, state, servers. Its
+    /// calls are answered all the same. Default: it is.
+    fn sends_protocol_messages(&self, request: &Request) -> bool {
+        let _ = request;
+        true
+    }
+
+    /// Whether a new connection may not change the state. Default: it may.
+    fn is_readonly(&self, request: &Request) -> bool {
+        let _ = request;
+        false
+    }
+
+    /// The state of an object that has none yet. Not stored.
+    fn initial_state(&self) -> Option<Value> {
+        None
+    }
+
+    /// A connection wants to set the state. An error refuses it; its text goes to the log only.
+    fn validate_state(&self, state: &Value, source: &Connection) -> Result<()> {
+        let _ = (state, source);
+        Ok(())
+    }
+
+    /// A connection has set the state: it is stored, and the others know. What the host sets itself
+    /// ([`Agent::set_state`](crate::Agent::set_state)) does not come here.
+    async fn on_state_changed(&self, state: &Value, source: &Connection) -> Result<()> {
+        let _ = (state, source);
+        Ok(())
+    }
+
+    /// A request that opens a WebSocket, in a host without [`WebSockets`](crate::WebSockets), and that
+    /// no capability has answered. Default: status 404.
     async fn on_upgrade(&self, request: Request) -> Result<Response> {
         let _ = request;
         crate::routing::problem(404, "Not Found", "WebSocket upgrades are not enabled")
     }
 
-    /// A message of a WebSocket that was accepted for hibernation and is no capability's. An error
-    /// goes to the log, as it does in the two hooks below.
+    /// A message of a WebSocket that was accepted for hibernation by the host itself. An error goes to
+    /// the log, as it does in the two hooks below.
     async fn on_socket_message(
         &self,
         socket: WebSocket,

@@ -103,7 +103,7 @@ impl fmt::Debug for CallOptions {
 }
 
 /// A sign that a call is under way (`notifications/progress`).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct Progress {
     /// How far it is. Supposed to grow; servers do as they like.

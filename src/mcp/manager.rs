@@ -196,6 +196,14 @@ impl McpClientManager {
         let is_same_peer = before
             .as_ref()
             .is_some_and(|before| before.same_peer(&stored));
+        if let Some(before) = &before
+            && !is_other_sign_in
+            && self.live(id.as_str()).is_some()
+            && before.encode()? == stored.encode()?
+        {
+            // Nothing is new.
+            return Ok(id);
+        }
         let previous_peer = before.is_some() && !is_same_peer;
         if self.inner.common.handlers.is_configured() {
             stored.set_offers(self.inner.common.handlers.offers());
@@ -636,7 +644,7 @@ impl McpClientManager {
     }
 
     /// How many rows there are. They are read once: nobody else writes them.
-    fn number(&self) -> Result<usize> {
+    pub(super) fn number(&self) -> Result<usize> {
         let known = self.inner.number.get();
         let number = match known {
             Some(number) => number,

@@ -6,6 +6,7 @@
 //! A method of the manager always reads the same way: apply an event, await while holding nothing,
 //! settle if the attempt is still the current one.
 
+mod add;
 mod asked;
 mod authorization;
 mod behind;
@@ -52,6 +53,7 @@ mod session;
 mod sign_in;
 mod skills;
 mod slots;
+mod snapshot;
 mod state;
 mod stored_catalog;
 mod tasks;
@@ -59,6 +61,8 @@ mod tool_call;
 mod tools;
 mod within;
 
+pub(crate) use add::Callback;
+pub use add::{AddMcpServer, AddedServer};
 pub use call::{CallOptions, LogLevel, Progress};
 pub use callback::{OAuthCallback, SignInOutcome};
 #[cfg(feature = "entrypoint")]
@@ -80,6 +84,7 @@ pub use register::RegisterServer;
 pub use server::StoredServer;
 pub use server_id::ServerId;
 pub use skills::LoadedSkill;
+pub use snapshot::{McpServerState, McpServersState};
 pub use state::ConnectionState;
 pub use tasks::{KnownTask, Started, Task, TaskStatus};
 pub use tools::OutputCheck;

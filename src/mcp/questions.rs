@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use futures::channel::oneshot;
 
@@ -54,7 +54,24 @@ pub struct Question {
     pub request: ElicitRequest,
 }
 
+/// A handle that keeps nothing in memory.
+#[derive(Clone)]
+pub(crate) struct WeakQuestions(Weak<Inner>);
+
+impl WeakQuestions {
+    /// `None` once nobody asks any more.
+    pub(crate) fn upgrade(&self) -> Option<OpenQuestions> {
+        let inner = self.0.upgrade()?;
+        Some(OpenQuestions { inner })
+    }
+}
+
 impl OpenQuestions {
+    /// A handle for what the questions themselves hold.
+    pub(crate) fn downgrade(&self) -> WeakQuestions {
+        WeakQuestions(Rc::downgrade(&self.inner))
+    }
+
     /// No questions.
     pub fn new() -> Self {
         Self::default()
@@ -97,7 +114,8 @@ impl OpenQuestions {
         self.inner.changed.replace(Some(Rc::new(listener)));
     }
 
-    async fn ask(&self, request: ElicitRequest, server_id: ServerId) -> ElicitResult {
+    /// Opens a question, and waits for its answer. Closes it when the future is dropped.
+    pub(crate) async fn ask(&self, request: ElicitRequest, server_id: ServerId) -> ElicitResult {
         let number = self.inner.next.replace(self.inner.next.get() + 1);
         // Random, so that an answer meant for a question before a wake fits none after it.
         let id = format!("{:08x}-{number}", getrandom::u32().unwrap_or_default());
@@ -117,6 +135,19 @@ impl OpenQuestions {
         };
         self.changed();
         answered.await.unwrap_or(ElicitResult::Cancel)
+    }
+
+    /// Cancels every open question.
+    pub fn cancel_all(&self) {
+        let open = std::mem::take(&mut *self.inner.open.borrow_mut());
+        let any = !open.is_empty();
+        for entry in open {
+            // Nobody may be waiting any more.
+            let _ = entry.answer.send(ElicitResult::Cancel);
+        }
+        if any {
+            self.changed();
+        }
     }
 
     fn take(&self, id: &str) -> Option<Entry> {

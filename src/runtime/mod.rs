@@ -7,16 +7,17 @@ mod fetch;
 mod jobs;
 mod log;
 mod rpc;
+mod state;
 mod storage;
 mod tasks;
 
 use std::rc::Rc;
 
 use futures::future::LocalBoxFuture;
-use worker::{Env, State};
+use worker::{Env, State, Storage};
 
 use crate::Error;
-use crate::ports::{Clock, Jobs, Ports, Spawn};
+use crate::ports::{Clock, Jobs, Ports, Spawn, StateStore};
 
 pub use fetch::binding_http;
 pub(crate) use jobs::{ObjectAlarm, SqlJobStore, abort};
@@ -43,6 +44,11 @@ pub(crate) fn ports(state: &State, env: &Env, jobs: Rc<dyn Jobs>) -> Ports {
 /// The time and timers of one Durable Object.
 pub(crate) fn clock() -> Rc<dyn Clock> {
     Rc::new(clock::Timers::new())
+}
+
+/// Where one Durable Object keeps the state that it shares.
+pub(crate) fn state_store(storage: &Storage) -> Rc<dyn StateStore> {
+    Rc::new(state::SqlStateStore::new(storage))
 }
 
 /// Background work of one Durable Object.

@@ -13,6 +13,7 @@
     reason = "values made on the spot read better than references to them"
 )]
 
+mod adding;
 mod behind;
 mod calling;
 mod cases_elicitation;
