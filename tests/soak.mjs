@@ -5,13 +5,12 @@
 // to time all faults end. Then every server must become ready, nothing may be stored that belongs to nobody, and storage
 // and memory must not have grown since the last time.
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync } from "node:fs";
-import path from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { Agent } from "./e2e/support/api.mjs";
 import { answersStatus, cutsTheConnection, neverAnswers } from "./e2e/support/faults.mjs";
+import { residentOfWorkerd } from "./e2e/support/memory.mjs";
 import { sendJson, startScriptedServer } from "./e2e/support/scripted-server.mjs";
 import { until } from "./e2e/support/until.mjs";
 import { startToolAgent } from "./e2e/support/worker.mjs";
@@ -141,8 +140,14 @@ export async function soak({ seconds, seed, objects = 2, say = () => {} }) {
           assert.deepEqual(damaged, []);
           assert.deepEqual(new Set(servers.map(({ id }) => id)), new Set(wanted.keys()));
           const late = servers.filter(({ state }) => state !== "ready");
-          // One that says 403 is not asked again by itself.
-          for (const { id, state } of late) if (state === "failed") await agent.request("POST", `servers/${id}/reconnect`, {});
+          const planned = (await rows(agent, "cf_agents_jobs")).map(({ time, payload }) => ({ time, payload: String(payload) }));
+          for (const { id, state } of late) {
+            const plan = planned.find(({ payload }) => payload.includes(`"${id}"`));
+            assert.ok(state !== "reconnecting" || plan, `${id} is to be tried again, but nothing is planned`);
+            // One that says 403 is not asked again by itself, and one that was down for long not soon.
+            const isFar = state === "reconnecting" && plan.time > Date.now() + HEALED_WITHIN_MS / 2;
+            if (state === "failed" || isFar) await agent.request("POST", `servers/${id}/reconnect`, {});
+          }
           return late.length === 0;
         },
         HEALED_WITHIN_MS,
@@ -199,26 +204,6 @@ export async function soak({ seconds, seed, objects = 2, say = () => {} }) {
     await worker.dispose();
     await Promise.all(remotes.map((remote) => remote.close()));
   }
-}
-
-/** The resident memory of the largest workerd that is a child of this process, in MiB; 0 where that cannot be seen. */
-function residentOfWorkerd() {
-  let most = 0;
-  try {
-    for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
-      try {
-        const status = readFileSync(path.join("/proc", pid, "status"), "utf8");
-        const parent = Number(/^PPid:\s+(\d+)/m.exec(status)?.[1]);
-        if (parent !== process.pid || !/^Name:\s+workerd/m.test(status)) continue;
-        most = Math.max(most, Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1] ?? 0));
-      } catch {
-        // It has ended meanwhile.
-      }
-    }
-  } catch {
-    return 0;
-  }
-  return Math.round(most / 1024);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

@@ -113,8 +113,10 @@ test("jobs survive the end of the process, and an alarm that was lost is set aga
 
 test("a job that panics is run again, given up in the end, and takes nobody else's work along", async () => {
   await ask("bystander", "schedule", { after: 1000, name: "note" });
-  await ask("panics", "schedule", { after: 20, name: "panic", id: "bad" });
-  await ask("panics", "schedule", { after: 40, name: "note", id: "good" });
+  // Both are due by the time the first one has run, and both are planned before.
+  const at = Date.now() + 3_000;
+  await ask("panics", "schedule", { at, name: "panic", id: "bad" });
+  await ask("panics", "schedule", { at: at + 1, name: "note", id: "good" });
   await untilStored("panics", "SELECT id FROM cf_agents_jobs", (rows) => rows.length === 0);
   assert.deepEqual(await done("panics"), ["panic null", "note null", "panic null", "panic null"]);
   assert.match(worker.output, /job "bad" of "scheduler" is given up/);

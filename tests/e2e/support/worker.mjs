@@ -61,6 +61,7 @@ const asBindings = (objects) =>
  * - `vars`: variables and secrets
  * - `storage`: folder of the objects' storage; without it a temporary one
  * - `beside`: a Worker on the same storage, `{ name, script or build, objects }`; it is not reached from outside
+ * - `wrapped`: bindings that a script makes, as the platform does with `env.AI`: `{ BINDING: "source" }`
  * - `port`: 0 takes a free one
  * - `direct`: also a socket at `directOrigin` with nothing between it and the Worker. Others go through a proxy of
  *   Miniflare's, which keeps it to itself when a client hangs up
@@ -94,13 +95,14 @@ class RunningWorker {
     direct = false,
     outbound,
     beside,
+    wrapped = {},
   }) {
-    this.#options = { build, script, flags, kv, objects, vars, port, direct, outbound, beside };
+    this.#options = { build, script, flags, kv, objects, vars, port, direct, outbound, beside, wrapped };
     this.storage = storage;
   }
 
   async start() {
-    const { build, script, flags, kv, objects, vars, port, direct, outbound, beside } = this.#options;
+    const { build, script, flags, kv, objects, vars, port, direct, outbound, beside, wrapped } = this.#options;
     this.storage ??= await temporaryFolder();
     const source = script ? { script, modules: true } : builtModules(inRoot(build));
     const { compatibilityDate, compatibilityFlags } = await compatibility();
@@ -114,7 +116,9 @@ class RunningWorker {
       outboundService: outbound,
       unsafeDirectSockets: direct ? [{ host: "127.0.0.1", port: 0 }] : undefined,
       durableObjects: asBindings(objects),
+      wrappedBindings: Object.fromEntries(Object.keys(wrapped).map((name) => [name, { scriptName: `wrapped-${name}` }])),
     };
+    const makers = Object.entries(wrapped).map(([name, script]) => ({ name: `wrapped-${name}`, modules: true, script }));
     const other = beside && {
       name: beside.name,
       compatibilityDate,
@@ -126,7 +130,7 @@ class RunningWorker {
       host: "127.0.0.1",
       port,
       cf: false,
-      ...(other ? { workers: [worker, other] } : worker),
+      workers: [worker, ...(other ? [other] : []), ...makers],
       durableObjectsPersist: this.storage,
       unsafeInspectDurableObjects: true,
       handleRuntimeStdio: (stdout, stderr) => {
