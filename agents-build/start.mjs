@@ -1,5 +1,6 @@
 // `npm start`: sets up, builds, and serves the Worker on loopback until it is ended. Storage stays in
-// .wrangler/state. `--port N` asks for a port; other arguments go to `wrangler dev`.
+// .wrangler/state. `--port N` asks for a port, `--example NAME` for an example; other arguments go to
+// `wrangler dev`.
 import { createServer } from "node:net";
 import { build, everyWorker } from "./build.mjs";
 import { Problem, main, supervise } from "./process.mjs";
@@ -9,16 +10,25 @@ const HOST = "127.0.0.1";
 const USUAL_PORT = 8787;
 
 await main(import.meta.url, async (args) => {
-  const { port: asked, rest } = options(args);
+  const [port, others] = option(args, "--port");
+  const [example, rest] = option(others, "--example");
+  const asked = portOf(port);
   const tools = await setup();
-  await build(everyWorker.slice(0, 1), tools);
+  await build(example === undefined ? everyWorker.slice(0, 1) : [`example-${example}`], tools);
+  const isKept = rest.some((arg) => arg.startsWith("--persist-to"));
+  const state = isKept ? [] : ["--persist-to", `.wrangler/${example ?? "state"}`];
+  const worker =
+    example === undefined
+      ? // Opens the API to requests from this machine. A deployed Worker has no such variable, and stays closed.
+        ["--var", "ALLOW_INSECURE_LOCAL:1"]
+      : ["--config", `examples/${example}/wrangler.toml`];
 
   // Somebody else may take the port between our look and wrangler's.
   const ports = asked === undefined ? [USUAL_PORT, 0, 0] : [asked];
   for (const wanted of ports) {
     const port = await tryPort(wanted);
     if (port === undefined) continue;
-    const { status, wasReady } = await serve(port, rest, tools);
+    const { status, wasReady } = await serve(port, [...state, ...worker, ...rest], tools);
     if (wasReady || status === 0) return status;
   }
   throw asked === undefined
@@ -31,10 +41,7 @@ async function serve(port, rest, tools) {
     "node_modules/wrangler/bin/wrangler.js",
     "dev",
     ...["--ip", HOST, "--port", port, "--inspector-port", await tryPort(0)],
-    ...(rest.some((arg) => arg.startsWith("--persist-to")) ? [] : ["--persist-to", ".wrangler/state"]),
     "--show-interactive-dev-session=false",
-    // Opens the API to requests from this machine. A deployed Worker has no such variable, and stays closed.
-    ...["--var", "ALLOW_INSECURE_LOCAL:1"],
     ...rest,
   ];
   let wasReady = false;
@@ -45,16 +52,22 @@ async function serve(port, rest, tools) {
   return { status, wasReady };
 }
 
-function options(args) {
+// The value of an option, and the arguments without it.
+function option(args, name) {
   const rest = [...args];
-  const at = rest.findIndex((arg) => arg === "--port" || arg.startsWith("--port="));
-  if (at === -1) return { rest };
-  const [option] = rest.splice(at, 1);
-  const value = option.includes("=") ? option.split("=")[1] : rest.splice(at, 1)[0];
+  const at = rest.findIndex((arg) => arg === name || arg.startsWith(`${name}=`));
+  if (at === -1) return [undefined, rest];
+  const [text] = rest.splice(at, 1);
+  const value = text.includes("=") ? text.slice(name.length + 1) : rest.splice(at, 1)[0];
+  if (!value) throw new Problem(`${name} has no value`);
+  return [value, rest];
+}
+
+function portOf(value) {
+  if (value === undefined) return undefined;
   const port = Number(value);
-  if (!Number.isInteger(port) || port < 0 || port > 65535)
-    throw new Problem(`--port ${value} is no port`);
-  return { port, rest };
+  if (!Number.isInteger(port) || port < 0 || port > 65535) throw new Problem(`--port ${value} is no port`);
+  return port;
 }
 
 // Says so when wrangler does, and when the Worker then answers. Only wrangler knows whose port it is.

@@ -87,13 +87,12 @@ macro_rules! serve_rpc {
     ($object:ident, $server:ident) => {
         const _: () = {
             use ::worker::wasm_bindgen::prelude::{JsValue, wasm_bindgen};
+            use ::worker::{
+                js_sys as js, wasm_bindgen as bindgen, wasm_bindgen_futures as futures,
+            };
 
             // What the macro writes names these crates, and not everybody depends on them.
-            #[wasm_bindgen(
-                                        wasm_bindgen = ::worker::wasm_bindgen,
-                                        js_sys = ::worker::js_sys,
-                                        wasm_bindgen_futures = ::worker::wasm_bindgen_futures
-                                    )]
+            #[wasm_bindgen(wasm_bindgen = bindgen, js_sys = js, wasm_bindgen_futures = futures)]
             impl $object {
                 #[doc(hidden)]
                 #[wasm_bindgen(js_name = "__unsafe_ensureInitialized")]

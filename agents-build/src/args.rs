@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
-const USAGE: &str = "usage: agents-build --package NAME [--features a,b] [--no-opt] --out DIR";
+const USAGE: &str =
+    "usage: agents-build --package NAME [--features a,b] [--profile NAME] [--no-opt] --out DIR";
 
 /// What to build and where to put it.
 #[derive(Debug)]
@@ -13,6 +14,8 @@ pub(crate) struct Args {
     pub(crate) package: String,
     /// Cargo features, comma-separated.
     pub(crate) features: Option<String>,
+    /// How Cargo compiles it.
+    pub(crate) profile: String,
     /// Folder for `worker.mjs` and `index_bg.wasm`.
     pub(crate) out: PathBuf,
     /// Whether to run `wasm-opt`. Workers that only tests use do without.
@@ -22,6 +25,7 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn parse(mut words: impl Iterator<Item = String>) -> Result<Self> {
         let (mut package, mut features, mut out, mut optimise) = (None, None, None, true);
+        let mut profile = "release".to_owned();
         while let Some(word) = words.next() {
             let mut value = || {
                 words
@@ -31,6 +35,7 @@ impl Args {
             match word.as_str() {
                 "--package" | "-p" => package = Some(value()?),
                 "--features" => features = Some(value()?),
+                "--profile" => profile = value()?,
                 "--out" => out = Some(PathBuf::from(value()?)),
                 "--no-opt" => optimise = false,
                 _ => bail!("unknown option {word}\n{USAGE}"),
@@ -39,6 +44,7 @@ impl Args {
         Ok(Self {
             package: package.context(USAGE)?,
             features,
+            profile,
             out: out.context(USAGE)?,
             optimise,
         })

@@ -27,7 +27,8 @@ pub(crate) fn wasm(args: &Args) -> Result<PathBuf> {
             "--lib",
             "--crate-type",
             "cdylib",
-            "--release",
+            "--profile",
+            &args.profile,
             "--target",
             TARGET,
         ])

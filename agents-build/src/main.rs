@@ -55,7 +55,7 @@ fn run(args: &Args) -> Result<String> {
     entry::write(&work, &exports)?;
     bundle::script(&work, args.optimise)?;
     bundle::optimise(&work, args.optimise)?;
-    let sizes = bundle::publish(&work, &args.out)?;
+    let sizes = bundle::publish(&work, &args.out, args.optimise)?;
     stamp.write(&args.out)?;
     Ok(format!(
         "{name}: {sizes}, {:.1} s",

@@ -8,13 +8,13 @@ import { inRoot } from "./support/paths.mjs";
 import { startScriptedServer } from "./support/scripted-server.mjs";
 import { startWorker } from "./support/worker.mjs";
 
-const source = () => readFile(inRoot("tests/downstream/src/lib.rs"), "utf8");
+const source = () => readFile(inRoot("examples/smallest/src/lib.rs"), "utf8");
 
 test("the README's smallest agent is the one that is built, byte for byte, in less than 25 lines", async () => {
   const readme = await readFile(inRoot("README.md"), "utf8");
   const blocks = [...readme.matchAll(/^```rust[^\n]*\n(.*?)^```$/gms)].map((match) => match[1]);
   const agent = await source();
-  assert.ok(blocks.includes(agent), `none of the ${blocks.length} Rust blocks is tests/downstream/src/lib.rs`);
+  assert.ok(blocks.includes(agent), `none of the ${blocks.length} Rust blocks is examples/smallest/src/lib.rs`);
   const lines = agent.trimEnd().split("\n").length;
   assert.ok(lines < 25, `${lines} lines`);
 });
@@ -33,7 +33,7 @@ test("the smallest agent lists the tools of its server, and still does after an 
     });
     return new Response(await answer.text(), { status: answer.status, headers: [...answer.headers] });
   };
-  const worker = await startWorker({ build: "build/smallest-agent", objects: { MyAgent: "MyAgent" }, outbound });
+  const worker = await startWorker({ build: "build/quick/smallest", objects: { MyAgent: "MyAgent" }, outbound });
   t.after(() => worker.dispose());
 
   const tools = async (name) => readAnswer(await worker.fetch(`/agents/my-agent/${name}/`));
