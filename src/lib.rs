@@ -30,6 +30,7 @@
 //!
 //! ```text
 //!   entrypoint                  the deployable Worker (feature `entrypoint`)
+//!   ai                          tools for models, and a loop; `ai/platform.rs` above the line
 //!   agent                       lifecycle, manager and sockets, wired together
 //!   mcp/capability.rs           installs the manager in a lifecycle
 //!   lifecycle                   entry points of the object, startup, jobs
@@ -56,6 +57,7 @@
 pub mod lifecycle;
 
 mod agent;
+pub mod ai;
 #[cfg(feature = "entrypoint")]
 mod entrypoint;
 pub mod error;
@@ -77,6 +79,10 @@ pub mod vault;
 pub mod websockets;
 
 pub use agent::{Agent, AgentOptions};
+pub use ai::{
+    AiError, AiTool, GenerateOptions, GeneratedText, OpenAiModel, ToolPins, ToolSet,
+    WorkersAiModel, generate_text,
+};
 #[cfg(feature = "entrypoint")]
 pub use entrypoint::ToolAgent;
 pub use error::{Error, Result};

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::attached::Attached;
 use super::call::CallOptions;
 use super::callback::OAuthCallback;
 use super::catalog::Catalog;
@@ -68,6 +69,7 @@ pub(super) struct Inner {
     /// Changes of one server, one after the other.
     pub(super) serial: Serial,
     pub(super) callback: RefCell<Rc<OAuthCallback>>,
+    pub(super) attached: RefCell<Attached>,
 }
 
 impl McpClientManager {
@@ -117,6 +119,7 @@ impl McpClientManager {
                 serial: Serial::default(),
                 permits: Permits::new(common.options.reconnect_concurrency.max(1)),
                 callback: RefCell::default(),
+                attached: RefCell::default(),
                 common: Rc::new(common),
             }),
         }

@@ -8,6 +8,7 @@
 
 mod add;
 mod asked;
+mod attached;
 mod authorization;
 mod behind;
 mod browser;

@@ -14,6 +14,7 @@
 )]
 
 mod adding;
+mod ai;
 mod behind;
 mod calling;
 mod cases_elicitation;
